@@ -285,8 +285,8 @@ impl Assembly<'_> {
         local: [Arc<dyn TokenAuthenticator>; 2],
     ) -> Option<Arc<dyn RemoteTokenAuthenticator>> {
         let Some(signing) = &self.signing else { return others };
-        let issuers = self.flags.service_account_issuer.iter().map(String::as_str);
-        let issuers = issuers.chain([LEGACY_ISSUER]).map(str::to_owned).collect();
+        let own = self.flags.service_account_issuer.iter().map(String::as_str);
+        let issuers = own.chain([LEGACY_ISSUER]).map(str::to_owned).collect();
         let local = Arc::new(Tokens::new(local));
         let tokens = TokensOfNewKeys::new(Arc::clone(&signing.signer), issuers, local);
         Some(Arc::new(tokens.before(others)))

@@ -107,8 +107,8 @@ impl TracingConfiguration {
     /// # Errors
     /// If its scheme is unsupported.
     pub fn parse_endpoint(&self) -> Result<Endpoint, String> {
-        let text = self.endpoint.as_deref().filter(|text| !text.is_empty());
-        let text = text.unwrap_or(DEFAULT_ENDPOINT);
+        let configured = self.endpoint.as_deref().filter(|text| !text.is_empty());
+        let text = configured.unwrap_or(DEFAULT_ENDPOINT);
         let (scheme, rest) = match text.split_once("://") {
             Some((scheme, rest)) => (scheme, rest),
             None => match text.split_once(':') {

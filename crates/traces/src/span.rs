@@ -66,7 +66,7 @@ pub struct Span {
     started: Instant,
 }
 
-/// What is recorded about a span.
+/// Recorded facts about a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SpanRecord {
     pub(crate) context: TraceContext,

@@ -154,11 +154,11 @@ impl Tables {
     }
 
     fn location(&mut self, symbols: &[Symbol]) -> u64 {
-        let lines = symbols.iter().map(|symbol| Line {
+        let resolved = symbols.iter().map(|symbol| Line {
             function_id: self.function(symbol),
             line: i64::from(symbol.lineno()),
         });
-        let lines: Vec<Line> = lines.collect();
+        let lines: Vec<Line> = resolved.collect();
         let next = self.locations.len() as u64 + 1;
         let id = *self.location_ids.entry(lines.clone()).or_insert(next);
         if id == next {

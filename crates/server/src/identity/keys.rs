@@ -198,7 +198,7 @@ pub struct Keys {
     list: Vec<VerifyingKey>,
     /// Keys in the discovery documents.
     published: Vec<Jwk>,
-    /// Time at which the signer of the keys is asked again; `None` for keys that never change.
+    /// Time of the next call of the signer of the keys; `None` for keys that never change.
     refresh_at: Option<Instant>,
 }
 
@@ -218,8 +218,8 @@ impl Keys {
         }
     }
 
-    /// Collects the keys of a signer that is asked again at `refresh_at`. If all keys are unpublished, the documents
-    /// show those of `former`.
+    /// Collects the keys of a signer, whose next call is at `refresh_at`. If all keys are unpublished, the documents show
+    /// those of `former`.
     pub fn from_signer(keys: Vec<VerifyingKey>, refresh_at: Instant, former: &Self) -> Self {
         let mut shown = published(&keys);
         if shown.is_empty() {
@@ -242,7 +242,7 @@ impl Keys {
         self.list.iter().any(|key| key.jwk.kid == id && !key.is_published)
     }
 
-    /// Returns the time until the signer is asked again.
+    /// Returns the time of the next call of the signer.
     pub(crate) fn refresh_at(&self) -> Option<Instant> {
         self.refresh_at
     }

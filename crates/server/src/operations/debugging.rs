@@ -127,8 +127,8 @@ impl Debugging {
         } else {
             "invalid syntax"
         };
-        let number = text.parse::<u32>().ok().filter(|_| is_number);
-        let number = number.ok_or_else(|| format!("strconv.ParseUint: parsing {text:?}: {kind}"))?;
+        let parsed = text.parse::<u32>().ok().filter(|_| is_number);
+        let number = parsed.ok_or_else(|| format!("strconv.ParseUint: parsing {text:?}: {kind}"))?;
         let verbosity = u8::try_from(number).unwrap_or(u8::MAX);
         let changed = self.process.set_verbosity(verbosity);
         changed.map_err(|error| format!("failed set klog.logging.verbosity {text}: {error}"))

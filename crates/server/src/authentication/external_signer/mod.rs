@@ -189,8 +189,8 @@ impl ExternalSigner {
         let response = answered
             .map_err(|error| SignerError::for_call("while getting externally supported jwt signing keys", &error))?;
         let hint = response.refresh_hint_seconds;
-        let seconds = u64::try_from(hint).ok().filter(|seconds| *seconds != 0);
-        let seconds = seconds.ok_or_else(|| SignerError::new(format!("found invalid refresh hint ({hint}s)")))?;
+        let positive = u64::try_from(hint).ok().filter(|seconds| *seconds != 0);
+        let seconds = positive.ok_or_else(|| SignerError::new(format!("found invalid refresh hint ({hint}s)")))?;
         if response.keys.is_empty() {
             return Err(SignerError::new("found no keys"));
         }
@@ -202,8 +202,8 @@ impl ExternalSigner {
         let keys: Vec<VerifyingKey> = response.keys.iter().map(read_key).collect::<Result<_, _>>()?;
         // A time that the clock cannot represent is as good as never.
         let now = Instant::now();
-        let refresh_at = now.checked_add(Duration::from_secs(seconds));
-        let refresh_at = refresh_at.unwrap_or(now + Duration::from_secs(u64::from(u32::MAX)));
+        let hinted = now.checked_add(Duration::from_secs(seconds));
+        let refresh_at = hinted.unwrap_or(now + Duration::from_secs(u64::from(u32::MAX)));
         let former = self.keys.load();
         self.keys.replace(Keys::from_signer(keys, refresh_at, &former));
         Ok(time.seconds as f64 + f64::from(time.nanos) / 1e9)
@@ -313,8 +313,8 @@ fn read_key(key: &Key) -> Result<VerifyingKey, SignerError> {
     if key.key.is_empty() {
         return Err(SignerError::new("found empty public key"));
     }
-    let parsed = VerifyingKey::from_der(&key.key);
-    let parsed = parsed.map_err(|error| SignerError::new(format!("while parsing external public keys: {error}")))?;
+    let read = VerifyingKey::from_der(&key.key);
+    let parsed = read.map_err(|error| SignerError::new(format!("while parsing external public keys: {error}")))?;
     let named = parsed.with_id(id.clone());
     Ok(match key.exclude_from_oidc_discovery {
         true => named.unpublished(),
