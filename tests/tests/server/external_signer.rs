@@ -394,7 +394,7 @@ async fn signer_with_invalid_answers_ends_the_start() {
     assert!(rejection.contains("(They are mutually exclusive)"), "{rejection}");
     let invalid_name = binary.rejection(&["--service-account-signing-endpoint=@a/b"]).unwrap();
     assert!(
-        rejection.contains("must be a valid abstract socket name"),
-        "{rejection}"
+        invalid_name.contains("must be a valid abstract socket name"),
+        "{invalid_name}"
     );
 }
