@@ -10,19 +10,19 @@ use crate::certificates::Certificates;
 use crate::flags::Serve;
 use crate::kubeconfig::Administrator;
 use crate::serve::{Beginning, Serving, Started, start_fork};
-use crate::token_keys::TokenKeys;
+use crate::signing::TokenSigner;
 
 /// Server from which forks start. They have its flags and credentials, keep their objects in memory, and use free ports.
 #[derive(Clone)]
 pub(crate) struct ForkOrigin {
     flags: Serve,
     certificates: Certificates,
-    token_keys: TokenKeys,
+    token_signer: TokenSigner,
 }
 
 impl ForkOrigin {
     /// Creates the origin for a server with these flags and credentials.
-    pub(crate) fn new(flags: &Serve, certificates: &Certificates, token_keys: TokenKeys) -> Self {
+    pub(crate) fn new(flags: &Serve, certificates: &Certificates, token_signer: TokenSigner) -> Self {
         let mut flags = flags.clone();
         flags.secure_port = 0;
         flags.in_memory = true;
@@ -35,7 +35,7 @@ impl ForkOrigin {
                 kubeconfig: None,
                 ..certificates.clone()
             },
-            token_keys,
+            token_signer,
         }
     }
 
@@ -56,7 +56,7 @@ impl ForkOrigin {
         let beginning = Beginning {
             state,
             certificates: self.certificates.clone(),
-            token_keys: self.token_keys.clone(),
+            token_signer: self.token_signer.clone(),
         };
         start_fork(&self.flags, beginning).await
     }

@@ -24,6 +24,7 @@ use holdfast_server::runtime::drain::RequestDrain;
 use holdfast_server::runtime::shutdown::{Shutdown, ShutdownTrigger};
 use holdfast_server::wire::connection::{self, CurrentTls, Limits};
 use holdfast_server::wire::tls::TlsRules;
+use holdfast_traces::Tracer;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -37,6 +38,7 @@ use crate::fork::ForkOrigin;
 use crate::health::Milestones;
 use crate::presence::{self, Presence, RELEASE_LIMIT};
 use crate::service::Assembly;
+use crate::signing::TokenSigner;
 use crate::store::{self, Opened};
 use crate::testing::{self, ForTests};
 use crate::token_keys::TokenKeys;
@@ -44,9 +46,10 @@ use crate::waiting::Waiting;
 use crate::{audit, compatible, encryption, files, logging, reload, validation};
 
 /// Serves until a termination signal.
-pub(crate) fn run(flags: &Serve) -> Result<()> {
+pub(crate) fn run(flags: &mut Serve) -> Result<()> {
     let started = Instant::now();
-    logging::start(flags.logging_format, flags.v);
+    flags.verbosity = Some(logging::start(flags.logging_format, flags.v));
+    let flags = &*flags;
     in_runtime(flags, serve(flags, started)).flatten()
 }
 
@@ -147,7 +150,7 @@ impl Base {
         milestones: &'a Milestones,
         shutdown: Shutdown,
         for_tests: ForTests,
-        token_keys: &'a TokenKeys,
+        token_signer: &'a TokenSigner,
     ) -> Assembly<'a> {
         Assembly {
             flags,
@@ -163,7 +166,7 @@ impl Base {
             shutdown,
             testing: for_tests.endpoints,
             timeline: for_tests.timeline,
-            token_keys,
+            token_signer,
         }
     }
 }
@@ -187,7 +190,7 @@ pub(crate) struct Beginning {
     /// Certificates of the server and its first clients.
     pub(crate) certificates: Certificates,
     /// Keys of service account tokens.
-    pub(crate) token_keys: TokenKeys,
+    pub(crate) token_signer: TokenSigner,
 }
 
 async fn begin<T>(
@@ -212,7 +215,7 @@ async fn begin<T>(
     let (state, credentials) = match beginning {
         Some(beginning) => (
             Some(beginning.state),
-            Some((beginning.certificates, beginning.token_keys)),
+            Some((beginning.certificates, beginning.token_signer)),
         ),
         None => (None, None),
     };
@@ -228,11 +231,11 @@ async fn begin<T>(
     let opened = opened?;
     // At a first start, certificates and the initial objects wait for different things, so they are created
     // concurrently.
-    let (certificates, token_keys) = match credentials {
-        Some((certificates, keys)) => (Prepared::Ready(Box::new(certificates)), keys),
+    let (certificates, token_signer) = match credentials {
+        Some((certificates, signer)) => (Prepared::Ready(Box::new(certificates)), signer),
         None => {
             let made = certificates(flags, &url, base.settings.rules.clone());
-            (Prepared::Later(made), TokenKeys::from_flags(flags)?)
+            (Prepared::Later(made), TokenSigner::from_flags(flags).await?)
         }
     };
     let milestones = Milestones::default();
@@ -244,7 +247,7 @@ async fn begin<T>(
         &milestones,
         trigger.0.shutdown(),
         for_tests,
-        &token_keys,
+        &token_signer,
     );
     let (service, aggregation) = assembly.service()?;
     prepare(flags, &service, &aggregation, &milestones).await?;
@@ -263,6 +266,9 @@ async fn begin<T>(
     }
     let tls: Arc<CurrentTls> = load_tls(flags, &certificates.tls)?.into();
     encryption::follow(&flags.storage.encryption, &opened, &service);
+    if let Some(signing) = token_signer.external() {
+        signing.follow(&service);
+    }
     reload::follow_tls(&service, certificates.tls.clone(), Arc::clone(&tls));
     let shutdown = trigger.0.shutdown();
     let accepted = connection::serve(
@@ -273,7 +279,7 @@ async fn begin<T>(
         shutdown,
     );
     let server = tokio::spawn(accepted);
-    let origin = ForkOrigin::new(flags, &certificates, token_keys);
+    let origin = ForkOrigin::new(flags, &certificates, token_signer);
     if let Some(testing) = testing {
         testing.forks.set_starter(origin.clone());
     }
@@ -335,7 +341,7 @@ pub(crate) async fn rehearse(flags: &mut Serve) -> Result<Rehearsal> {
     let clock = testing::store_clock(for_tests.endpoints.as_ref());
     let opened = store::open(flags, &base.registry, &base.kinds.apis, clock, None).await?;
     let (milestones, nodes) = (Milestones::default(), Arc::<NodeGraph>::default());
-    let token_keys = TokenKeys::from_flags(flags)?;
+    let token_signer = TokenSigner::Local(TokenKeys::from_flags(flags)?);
     let assembly = base.assembly(
         flags,
         &opened,
@@ -343,7 +349,7 @@ pub(crate) async fn rehearse(flags: &mut Serve) -> Result<Rehearsal> {
         &milestones,
         trigger.0.shutdown(),
         for_tests,
-        &token_keys,
+        &token_signer,
     );
     let (service, _) = assembly.service()?;
     let admission = &service.context.write.admission;
@@ -543,6 +549,9 @@ pub(crate) fn limits(flags: &Serve) -> Limits {
     }
 }
 
+/// Time limit of the export of the last spans.
+const TRACES_LIMIT: Duration = Duration::from_secs(2);
+
 /// A server at work, and all that has to end with it.
 pub(crate) struct Serving {
     trigger: ClosingTrigger,
@@ -552,6 +561,7 @@ pub(crate) struct Serving {
     /// Ends when the lease of the controllers is given away.
     released: Option<JoinHandle<()>>,
     auditor: Option<Arc<Auditor>>,
+    tracer: Option<Arc<Tracer>>,
     /// Drain that denies requests while running ones finish.
     drain: Option<Arc<RequestDrain>>,
     /// Endpoints for tests.
@@ -594,6 +604,7 @@ impl Serving {
             presence,
             released,
             auditor: service.auditor.clone(),
+            tracer: service.tracer.clone(),
             drain: service.drain.clone(),
             testing: service.testing.clone(),
         })
@@ -662,6 +673,9 @@ impl Serving {
         if let Some(released) = self.released {
             // The next leader need not wait until the lease expires.
             let _ = tokio::time::timeout(RELEASE_LIMIT, released).await;
+        }
+        if let Some(tracer) = self.tracer {
+            tracer.close(TRACES_LIMIT).await;
         }
         if let Some(auditor) = self.auditor {
             auditor.close(audit::CLOSE_LIMIT).await;

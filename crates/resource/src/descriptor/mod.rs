@@ -22,6 +22,7 @@ pub use resource::{
 };
 pub use responder::{
     ActionStep, ComputedObjects, ConnectParameter, Connecter, Connection, ParameterForm, Review, SubresourceAction,
+    TokenDraft,
 };
 pub use shared_state::SharedState;
 pub use strategy::{

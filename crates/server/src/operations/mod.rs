@@ -4,6 +4,7 @@ pub mod aggregation;
 mod audit;
 pub mod browsers;
 mod changes;
+pub mod debugging;
 pub mod discovery;
 pub mod fairness;
 mod filters;

@@ -11,6 +11,7 @@ pub mod long_work;
 pub mod shutdown;
 pub mod testing_clock;
 pub mod timeline;
+pub(crate) mod trace_scope;
 pub mod version;
 pub mod watch_gate;
 

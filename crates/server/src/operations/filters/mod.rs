@@ -19,6 +19,7 @@ mod storage_versions;
 #[cfg(test)]
 mod testing;
 mod timeline;
+mod traces;
 
 use std::pin::Pin;
 
@@ -39,6 +40,7 @@ use self::page::WithPage;
 use self::seats::WithSeats;
 use self::storage_versions::WithStorageVersionPrecondition;
 use self::timeline::WithTimeline;
+use self::traces::WithTracing;
 use crate::http::ApiError;
 use crate::http::response::Response;
 use crate::operations::service::Service;
@@ -187,6 +189,9 @@ pub(super) async fn respond(service: &Service, exchange: &mut Exchange<'_>) -> R
             ends_connections: service.ends_unauthenticated_connections,
             audit_log,
             serializer,
+        },
+        &WithTracing {
+            tracer: service.tracer.as_ref(),
         },
         &WithAudit { log: audit_log },
     ];
