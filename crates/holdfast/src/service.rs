@@ -288,7 +288,9 @@ impl Assembly<'_> {
         others: Option<Arc<dyn RemoteTokenAuthenticator>>,
         local: [Arc<dyn TokenAuthenticator>; 2],
     ) -> Option<Arc<dyn RemoteTokenAuthenticator>> {
-        let Some(signing) = self.token_signer.external() else { return others };
+        let Some(signing) = self.token_signer.external() else {
+            return others;
+        };
         let own = self.flags.service_account_issuer.iter().map(String::as_str);
         let issuers = own.chain([LEGACY_ISSUER]).map(str::to_owned).collect();
         let local = Arc::new(Tokens::new(local));

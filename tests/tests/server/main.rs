@@ -49,6 +49,6 @@ mod snapshots;
 mod static_admission;
 mod tables;
 mod testing_endpoints;
-mod transactions;
 mod traces;
+mod transactions;
 mod watches;
