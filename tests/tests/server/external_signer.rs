@@ -143,10 +143,20 @@ impl Cluster {
         text.as_str().unwrap().to_owned()
     }
 
+    /// Returns the cache control of a discovery document, and the document.
+    async fn document(&self, path: &str) -> (String, Value) {
+        let target = Target::new(&self.server).unwrap();
+        let mut connection = target.connect().await.unwrap();
+        let response = connection.get(path, "*/*").await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
+        let cached = response.headers()["cache-control"].to_str().unwrap().to_owned();
+        let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap();
+        (cached, serde_json::from_slice(&body.to_bytes()).unwrap())
+    }
+
     /// Returns the key ids in the discovery document.
-    async fn published(&mut self) -> Vec<String> {
-        let (status, keys) = self.admin.get(KEYS).await;
-        assert_eq!(status, StatusCode::OK, "{keys}");
+    async fn published(&self) -> Vec<String> {
+        let (_, keys) = self.document(KEYS).await;
         let keys = keys["keys"].as_array().unwrap();
         keys.iter().map(|key| key["kid"].as_str().unwrap().to_owned()).collect()
     }
@@ -167,11 +177,8 @@ async fn signer_signs_tokens_and_publishes_its_keys() {
     assert_eq!(cluster.user(&token).await, Ok(ROBOT.to_owned()));
     assert_eq!(cluster.signer.calls("Metadata"), 1);
     assert_eq!(cluster.published().await, ["first"]);
-    let (_, configuration) = cluster.admin.get(CONFIGURATION).await;
+    let (cached, configuration) = cluster.document(CONFIGURATION).await;
     assert_eq!(configuration["id_token_signing_alg_values_supported"], json!(["ES256"]));
-    let target = Target::new(&cluster.server).unwrap();
-    let response = target.connect().await.unwrap().get(KEYS, "*/*").await.unwrap();
-    let cached = response.headers()["cache-control"].to_str().unwrap();
     let seconds: u64 = cached.strip_prefix("public, max-age=").unwrap().parse().unwrap();
     assert!((500..=600).contains(&seconds), "{cached}");
     // The key of the data directory signs nothing.
