@@ -46,7 +46,7 @@ pub(crate) fn run(mut flags: Serve) -> Result<()> {
     match flags.is_set("v") {
         true => logging::start(flags.logging_format, flags.v),
         false => logging::start_quietly(flags.logging_format),
-    }
+    };
     let before = Before::new(&flags);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)

@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn flags_without_meaning_go_with_their_values() {
         let (words, ignored) = reduced(&[
-            "--profiling=false",
+            "--enable-logs-handler=false",
             "--secure-port=1",
             "--kubelet-timeout",
             "5s",
@@ -212,7 +212,12 @@ mod tests {
         assert_eq!(words, ["--secure-port=1", "--anonymous-auth"]);
         assert_eq!(
             ignored,
-            ["contention-profiling", "kubelet-timeout", "profiling", "vmodule"]
+            [
+                "contention-profiling",
+                "enable-logs-handler",
+                "kubelet-timeout",
+                "vmodule"
+            ]
         );
     }
 

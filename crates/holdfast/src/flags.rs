@@ -25,6 +25,7 @@ use crate::endpoints::EndpointFlags;
 use crate::envtest::EnvtestFlags;
 use crate::fairness::FairnessFlags;
 use crate::kubelets::KubeletFlags;
+use crate::logging::Verbosity;
 use crate::remote::{AccessFlags, ObjectFlags, ReadyFlags};
 use crate::run::RunFlags;
 use crate::served::ServedFlags;
@@ -203,6 +204,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) service_account_signing_key_file: Option<PathBuf>,
 
+    /// Unix socket of an external signer of service account tokens (gRPC, externaljwt.v1): a path, or @ and an abstract
+    /// name. It replaces the files of --service-account-signing-key-file and --service-account-key-file
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) service_account_signing_endpoint: Option<String>,
+
     /// Issuer of service account tokens. If repeated, tokens of all issuers are accepted, and new tokens have the
     /// first
     #[arg(long, value_name = "ISSUER", default_value = "https://kubernetes.default.svc")]
@@ -379,6 +385,16 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "VERSION", default_value = "")]
     pub(crate) show_hidden_metrics_for_version: String,
 
+    /// File with the collector of traces and the share of sampled requests: a TracingConfiguration of
+    /// apiserver.config.k8s.io/v1
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tracing_config_file: Option<PathBuf>,
+
+    /// Serve profiles of the process at /debug/pprof/, and the verbosity of the log at /debug/flags/v
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
+          num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(crate) profiling: bool,
+
     /// Log format. JSON lines have the keys of kube-apiserver's
     #[arg(long, alias = "log-format", value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) logging_format: LogFormat,
@@ -390,6 +406,10 @@ pub(crate) struct Serve {
     /// Log verbosity: 0 for important messages, 2 for each request, 5 and above for everything
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
     pub(crate) v: u8,
+
+    /// Verbosity of the log, if this process logs for the server only.
+    #[arg(skip)]
+    pub(crate) verbosity: Option<Verbosity>,
 
     /// Flags of kube-apiserver that were set and have no effect here.
     #[arg(skip)]

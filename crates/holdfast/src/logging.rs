@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::IsTerminal as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value};
@@ -18,47 +19,87 @@ use crate::flags::LogFormat;
 /// Environment variable with the log filter that overrides `-v`, in the syntax of `tracing` (`holdfast_server=debug`).
 const VARIABLE: &str = "HOLDFAST_LOG";
 
-/// Starts logging. `verbosity` is that of kube-apiserver's `-v`.
-pub(crate) fn start(format: LogFormat, verbosity: u8) {
-    let level = match verbosity {
+/// The verbosity of the log, which can be changed.
+#[derive(Clone)]
+pub(crate) struct Verbosity(Arc<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>);
+
+impl fmt::Debug for Verbosity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Verbosity")
+    }
+}
+
+impl Verbosity {
+    /// Sets the verbosity, which is that of kube-apiserver's `-v`.
+    pub(crate) fn set(&self, verbosity: u8) -> Result<(), String> {
+        self.0(filter(level(verbosity)))
+    }
+}
+
+/// Returns the level of kube-apiserver's `-v`.
+fn level(verbosity: u8) -> &'static str {
+    match verbosity {
         0 | 1 => "info",
         2..=4 => "debug",
         _ => "trace",
-    };
-    start_at(format, level);
+    }
+}
+
+/// Returns the filter of a level. The libraries below log a lot that is useful only to their authors.
+fn filter(level: &str) -> EnvFilter {
+    EnvFilter::new(format!("{level},hyper=info,h2=info,rustls=info,tokio=info"))
+}
+
+/// Starts logging. `verbosity` is that of kube-apiserver's `-v`.
+pub(crate) fn start(format: LogFormat, verbosity: u8) -> Verbosity {
+    start_at(format, level(verbosity))
 }
 
 /// Starts logging warnings and errors only.
-pub(crate) fn start_quietly(format: LogFormat) {
-    start_at(format, "warn");
+pub(crate) fn start_quietly(format: LogFormat) -> Verbosity {
+    start_at(format, "warn")
 }
 
-fn start_at(format: LogFormat, level: &str) {
-    // The libraries below log a lot that is useful only to their authors.
-    let usual = || EnvFilter::new(format!("{level},hyper=info,h2=info,rustls=info,tokio=info"));
+fn start_at(format: LogFormat, level: &str) -> Verbosity {
+    let usual = || filter(level);
     let stated = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
     let parsed = stated.map(|text| EnvFilter::try_new(&text).map_err(|error| (text, error)));
-    let (filter, invalid) = match parsed {
+    let (initial, invalid) = match parsed {
         Some(Ok(filter)) => (filter, None),
         Some(Err(invalid)) => (usual(), Some(invalid)),
         None => (usual(), None),
     };
     let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_env_filter(initial)
         .with_writer(std::io::stderr);
-    match format {
-        LogFormat::Text => builder
-            .with_ansi(std::io::stderr().is_terminal())
-            .with_target(false)
-            .init(),
-        LogFormat::Json => builder
-            .with_ansi(false)
-            .event_format(JsonLines { now: SystemTime::now })
-            .init(),
-    }
+    let verbosity = match format {
+        LogFormat::Text => {
+            let builder = builder
+                .with_ansi(std::io::stderr().is_terminal())
+                .with_target(false)
+                .with_filter_reloading();
+            let handle = builder.reload_handle();
+            builder.init();
+            Verbosity(Arc::new(move |filter: EnvFilter| {
+                handle.reload(filter).map_err(|error| error.to_string())
+            }))
+        }
+        LogFormat::Json => {
+            let builder = builder
+                .with_ansi(false)
+                .event_format(JsonLines { now: SystemTime::now })
+                .with_filter_reloading();
+            let handle = builder.reload_handle();
+            builder.init();
+            Verbosity(Arc::new(move |filter: EnvFilter| {
+                handle.reload(filter).map_err(|error| error.to_string())
+            }))
+        }
+    };
     if let Some((text, error)) = invalid {
         tracing::warn!(filter = text, %error, "the filter of {VARIABLE} is invalid and ignored");
     }
+    verbosity
 }
 
 /// Format of lines with one JSON object each, with the keys of kube-apiserver: `ts` (milliseconds since 1970), `logger`,

@@ -20,7 +20,7 @@ pub fn main() -> ExitCode {
         Some(Role::Etcd) => envtest::run_etcd(&words),
         Some(Role::ApiServer) => {
             let mut arguments = read(envtest::command_line(words));
-            envtest::adapt(&mut arguments.serve).and_then(|()| serve::run(&arguments.serve))
+            envtest::adapt(&mut arguments.serve).and_then(|()| serve::run(&mut arguments.serve))
         }
         None => match read(words) {
             Arguments {
@@ -44,7 +44,7 @@ pub(crate) fn report(error: &anyhow::Error) {
     let _ = writeln!(std::io::stderr(), "holdfast: {error:#}");
 }
 
-fn run_command(arguments: Arguments) -> anyhow::Result<()> {
+fn run_command(mut arguments: Arguments) -> anyhow::Result<()> {
     match arguments.command {
         Some(Command::Version) => version(),
         Some(Command::Blame(object)) => blame(&object),
@@ -59,7 +59,7 @@ fn run_command(arguments: Arguments) -> anyhow::Result<()> {
         Some(Command::Man(flags)) => documents::man(&flags),
         Some(Command::Reference(flags)) => documents::reference(flags),
         // `main` and the parser have replaced the last two.
-        None | Some(Command::Run(_) | Command::Serve(_)) => serve::run(&arguments.serve),
+        None | Some(Command::Run(_) | Command::Serve(_)) => serve::run(&mut arguments.serve),
     }
 }
 

@@ -41,11 +41,12 @@ pub(crate) struct RunFlags {
 /// Runs the command, and returns its exit status.
 pub(crate) fn run(mut flags: RunFlags) -> ExitCode {
     let outcome = adapt(&mut flags.serve).and_then(|()| {
-        let serve = &flags.serve;
-        match serve.is_set("v") {
+        let serve = &mut flags.serve;
+        serve.verbosity = Some(match serve.is_set("v") {
             true => logging::start(serve.logging_format, serve.v),
             false => logging::start_quietly(serve.logging_format),
-        }
+        });
+        let serve = &flags.serve;
         in_runtime(serve, run_with_server(&flags)).flatten()
     });
     let code = outcome.unwrap_or_else(|error| {

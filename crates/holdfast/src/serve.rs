@@ -24,6 +24,7 @@ use holdfast_server::runtime::drain::RequestDrain;
 use holdfast_server::runtime::shutdown::{Shutdown, ShutdownTrigger};
 use holdfast_server::wire::connection::{self, CurrentTls, Limits};
 use holdfast_server::wire::tls::TlsRules;
+use holdfast_traces::Tracer;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -35,15 +36,17 @@ use crate::flags::Serve;
 use crate::health::Milestones;
 use crate::presence::{self, Presence, RELEASE_LIMIT};
 use crate::service::Assembly;
+use crate::signing::Signing;
 use crate::store::{self, Opened};
 use crate::testing;
 use crate::waiting::Waiting;
 use crate::{audit, compatible, encryption, files, logging, reload, validation};
 
 /// Serves until a termination signal.
-pub(crate) fn run(flags: &Serve) -> Result<()> {
+pub(crate) fn run(flags: &mut Serve) -> Result<()> {
     let started = Instant::now();
-    logging::start(flags.logging_format, flags.v);
+    flags.verbosity = Some(logging::start(flags.logging_format, flags.v));
+    let flags = &*flags;
     in_runtime(flags, serve(flags, started)).flatten()
 }
 
@@ -156,6 +159,7 @@ impl Base {
             reached: self.reached,
             shutdown,
             testing,
+            signing: None,
         }
     }
 }
@@ -185,9 +189,13 @@ pub(crate) async fn start_server<T>(flags: &Serve, cancelled: impl Future<Output
     // At a first start, certificates and the initial objects wait for different things, so they are created
     // concurrently.
     let certificates = certificates(flags, &url, base.settings.rules.clone());
+    let signing = Signing::connect(flags).await?;
     let milestones = Milestones::default();
     let nodes = Arc::<NodeGraph>::default();
-    let assembly = base.assembly(flags, &opened, &nodes, &milestones, trigger.0.shutdown(), testing);
+    let assembly = Assembly {
+        signing: signing.clone(),
+        ..base.assembly(flags, &opened, &nodes, &milestones, trigger.0.shutdown(), testing)
+    };
     let (service, aggregation) = assembly.service()?;
     prepare(flags, &service, &aggregation, &milestones).await?;
     if base.settings.authorization.has(AuthorizationMode::Node) {
@@ -205,6 +213,9 @@ pub(crate) async fn start_server<T>(flags: &Serve, cancelled: impl Future<Output
     }
     let tls: Arc<CurrentTls> = load_tls(flags, &certificates.tls)?.into();
     encryption::follow(&flags.storage.encryption, &opened, &service);
+    if let Some(signing) = &signing {
+        signing.follow(&service);
+    }
     reload::follow_tls(&service, certificates.tls.clone(), Arc::clone(&tls));
     let shutdown = trigger.0.shutdown();
     let accepted = connection::serve(
@@ -460,6 +471,9 @@ pub(crate) fn limits(flags: &Serve) -> Limits {
     }
 }
 
+/// Time limit of the export of the last spans.
+const TRACES_LIMIT: Duration = Duration::from_secs(2);
+
 /// A server at work, and all that has to end with it.
 pub(crate) struct Serving {
     trigger: ClosingTrigger,
@@ -469,6 +483,7 @@ pub(crate) struct Serving {
     /// Ends when the lease of the controllers is given away.
     released: Option<JoinHandle<()>>,
     auditor: Option<Arc<Auditor>>,
+    tracer: Option<Arc<Tracer>>,
     /// Drain that denies requests while running ones finish.
     drain: Option<Arc<RequestDrain>>,
 }
@@ -509,6 +524,7 @@ impl Serving {
             presence,
             released,
             auditor: service.auditor.clone(),
+            tracer: service.tracer.clone(),
             drain: service.drain.clone(),
         })
     }
@@ -561,6 +577,9 @@ impl Serving {
         if let Some(released) = self.released {
             // The next leader need not wait until the lease expires.
             let _ = tokio::time::timeout(RELEASE_LIMIT, released).await;
+        }
+        if let Some(tracer) = self.tracer {
+            tracer.close(TRACES_LIMIT).await;
         }
         if let Some(auditor) = self.auditor {
             auditor.close(audit::CLOSE_LIMIT).await;

@@ -14,13 +14,15 @@ use holdfast_kind_tables::features::{Feature, FeatureGates};
 use holdfast_resource::Registry;
 use holdfast_resource::access::{RemoteTokenAuthenticator, TokenAuthenticator};
 use holdfast_server::api::context::{Config, Context, Parts, Shared};
+use holdfast_server::authentication::TokensOfNewKeys;
 use holdfast_server::http::options::ListRules;
 use holdfast_server::identity::{
-    AccountsContext, Authenticator, BootstrapTokens, Impersonation, IssuerDocuments, LegacyTokens, SecretUse,
-    ServiceAccounts, TokenConfig, TokenFile, Tokens,
+    AccountsContext, Authenticator, BootstrapTokens, Impersonation, IssuerDocuments, LEGACY_ISSUER, LegacyTokens,
+    SecretUse, ServiceAccounts, SharedKeys, Signer, TokenConfig, TokenFile, Tokens,
 };
 use holdfast_server::metrics::Metrics;
 use holdfast_server::nodes::NodeConnections;
+use holdfast_server::operations::debugging::Debugging;
 use holdfast_server::operations::health::{Endpoint, Health};
 use holdfast_server::operations::paths::{Pages, Paths};
 use holdfast_server::operations::service::Service;
@@ -42,9 +44,12 @@ use crate::authorization::{AuthorizationMode, AuthorizationParts, Configured};
 use crate::flags::Serve;
 use crate::health::{self, Milestones};
 use crate::openapi::Documents;
+use crate::profiling::Process;
+use crate::signing::{EXTENDED_LIFE_SECONDS, Signing};
 use crate::static_admission::config;
 use crate::store::Opened;
 use crate::token_keys::TokenKeys;
+use crate::traces::Traces;
 use crate::{admission, audit, presence};
 
 /// Build information from `build.rs`.
@@ -80,13 +85,15 @@ pub(crate) struct Assembly<'a> {
     pub(crate) shutdown: Shutdown,
     /// Endpoints for tests, if they are enabled.
     pub(crate) testing: Option<Arc<Testing>>,
+    /// External signer of service account tokens, if there is one.
+    pub(crate) signing: Option<Signing>,
 }
 
 /// Authenticators of tokens that the store knows.
 struct Accounts {
     current: Arc<ServiceAccounts>,
     /// Authenticator of tokens in Secrets.
-    legacy: LegacyTokens,
+    legacy: Arc<LegacyTokens>,
     /// Authenticator of bootstrap tokens, if it is enabled.
     bootstrap: Option<BootstrapTokens>,
     /// Uses of tokens in Secrets, to be noted there.
@@ -123,11 +130,11 @@ impl Assembly<'_> {
                     .with_audiences(token_config(flags).audiences),
             ) as Arc<dyn TokenAuthenticator>,
             Arc::clone(&accounts) as Arc<dyn TokenAuthenticator>,
-            Arc::new(legacy) as Arc<dyn TokenAuthenticator>,
+            Arc::clone(&legacy) as Arc<dyn TokenAuthenticator>,
         ];
-        let remote = authentication.remote.clone();
-        let tokens = Tokens::new(local.into_iter().chain(bootstrap_tokens))
-            .with_remote(remote.map(|remote| remote as Arc<dyn RemoteTokenAuthenticator>));
+        let others = authentication.remote.clone().map(|remote| remote as Arc<_>);
+        let remote = self.remote(others, [Arc::clone(&accounts) as _, legacy]);
+        let tokens = Tokens::new(local.into_iter().chain(bootstrap_tokens)).with_remote(remote);
         let kubelets = flags.kubelets.load()?;
         let identity = kubelets.identity();
         let aggregation = flags.aggregation.load(
@@ -156,6 +163,7 @@ impl Assembly<'_> {
         let storage_versions = presence::barrier(self.kinds.features, &registry.load());
         let health = self.checks(auditor.is_some(), storage_versions.clone());
         let paths = Paths::new(Arc::clone(registry), health, self.reached.to_string(), &*self.clock());
+        let traces = Traces::load(flags)?;
         let service = Service {
             context: Arc::new(self.context(tokens, accounts, Arc::clone(&metrics), kubelets.connections)?),
             authenticator: Authenticator {
@@ -177,10 +185,12 @@ impl Assembly<'_> {
                 .with_metrics(metrics, Arc::clone(&in_flight))
                 .with_fairness(levels.clone())
                 .with_issuer(issuer)
+                .with_debugging(self.debugging())
                 .with_testing(self.testing.is_some()),
             in_flight,
             fairness: levels,
             auditor,
+            tracer: traces.as_ref().map(|traces| Arc::clone(&traces.tracer)),
             browsers: flags.transport.browsers()?,
             go_away: flags.transport.go_away()?,
             drain: flags.shutdown_send_retry_after.then(Arc::default),
@@ -189,9 +199,18 @@ impl Assembly<'_> {
             testing: self.testing.clone(),
         };
         flags.kubelets.follow(identity, &service);
+        if let Some(traces) = traces {
+            traces.export();
+        }
         let shared = Arc::new(service);
         token_uses::follow(&shared, uses);
         Ok((shared, aggregation))
+    }
+
+    /// Returns the pages about the process. A server in the process of a test has none.
+    fn debugging(&self) -> Option<Debugging> {
+        let verbosity = self.flags.verbosity.clone().filter(|_| self.flags.profiling)?;
+        Some(Debugging::new(Process::new(verbosity)))
     }
 
     /// Returns the authenticators that ask other servers, and the rule for requests without credentials.
@@ -211,15 +230,21 @@ impl Assembly<'_> {
     fn accounts(&self) -> Result<Accounts> {
         let flags = self.flags;
         let folder = flags.data_dir.join("pki");
-        let keys = TokenKeys::load(
-            (!flags.in_memory).then_some(folder.as_path()),
-            flags.service_account_signing_key_file.as_deref(),
-            &flags.service_account_key_file,
-        )?;
+        let (signer, keys): (Signer, SharedKeys) = if let Some(signing) = &self.signing {
+            let keys = signing.signer.keys().clone();
+            (Signer::External(Arc::clone(&signing.signer) as _), keys)
+        } else {
+            let keys = TokenKeys::load(
+                (!flags.in_memory).then_some(folder.as_path()),
+                flags.service_account_signing_key_file.as_deref(),
+                &flags.service_account_key_file,
+            )?;
+            (keys.signing.map_or(Signer::None, Signer::Key), keys.verifying.into())
+        };
         let issuer = IssuerDocuments::new(
             flags.service_account_issuer.first().map_or("", String::as_str),
             &keys_url(flags, self.reached),
-            &keys.verifying,
+            keys.clone(),
         );
         let context = AccountsContext {
             registry: Arc::clone(&self.registry),
@@ -227,18 +252,44 @@ impl Assembly<'_> {
             clock: self.clock(),
             identifiers: Arc::new(RandomIdentifiers::default()),
         };
-        let config = token_config(flags);
+        let config = self.token_config();
         let bootstrap = flags
             .enable_bootstrap_token_auth
             .then(|| BootstrapTokens::new(config.audiences.clone(), &context));
-        let (legacy, uses) = LegacyTokens::new(config.audiences.clone(), keys.verifying.clone(), &context);
+        let (legacy, uses) = LegacyTokens::new(config.audiences.clone(), keys.clone(), &context);
         Ok(Accounts {
-            current: Arc::new(ServiceAccounts::new(config, keys.signing, keys.verifying, context)),
-            legacy,
+            current: Arc::new(ServiceAccounts::new(config, signer, keys, context)),
+            legacy: Arc::new(legacy),
             bootstrap,
             uses,
             issuer,
         })
+    }
+
+    /// Returns the configuration of service account tokens, within the limits of an external signer.
+    fn token_config(&self) -> TokenConfig {
+        let mut config = token_config(self.flags);
+        if let Some(signing) = &self.signing {
+            let longest = signing.signer.longest();
+            config.longest.get_or_insert(longest);
+            config.extended_life = config.extended_life.map(|life| life.min(longest));
+        }
+        config
+    }
+
+    /// Returns the authenticator of tokens that no local one accepts: those with a new key of an external signer, and
+    /// those that `others` accept. `local` are the authenticators that use the keys of the signer.
+    fn remote(
+        &self,
+        others: Option<Arc<dyn RemoteTokenAuthenticator>>,
+        local: [Arc<dyn TokenAuthenticator>; 2],
+    ) -> Option<Arc<dyn RemoteTokenAuthenticator>> {
+        let Some(signing) = &self.signing else { return others };
+        let own = self.flags.service_account_issuer.iter().map(String::as_str);
+        let issuers = own.chain([LEGACY_ISSUER]).map(str::to_owned).collect();
+        let local = Arc::new(Tokens::new(local));
+        let tokens = TokensOfNewKeys::new(Arc::clone(&signing.signer), issuers, local);
+        Some(Arc::new(tokens.before(others)))
     }
 
     /// Returns the clock of the server.
@@ -278,6 +329,9 @@ impl Assembly<'_> {
         metrics.count_objects(Arc::clone(&self.opened.store), Arc::clone(&self.registry))?;
         metrics.time_rules(Arc::clone(&self.kinds.rule_timings))?;
         metrics.count_kinds(self.kinds.counters.families())?;
+        if let Some(signing) = &self.signing {
+            metrics.count_signatures(&signing.metrics)?;
+        }
         metrics.record_build(&BUILD)?;
         let gates = self.gates.iter();
         metrics.record_features(gates.map(|gate| (gate.name, gate.stage.name(), gate.on)))?;
@@ -405,7 +459,9 @@ fn token_config(flags: &Serve) -> TokenConfig {
         issuers,
         audiences,
         longest: longest.and_then(|longest| i64::try_from(longest.as_secs()).ok()),
-        extends: flags.service_account_extend_token_expiration,
+        extended_life: flags
+            .service_account_extend_token_expiration
+            .then_some(EXTENDED_LIFE_SECONDS),
     }
 }
 

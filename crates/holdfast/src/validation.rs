@@ -12,8 +12,8 @@ use holdfast_gotext::{duration, url};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use crate::admission;
 use crate::flags::Serve;
+use crate::{admission, signing};
 
 /// Parses a number that must not be negative; `rejection` is the error message.
 pub(crate) fn number<N>(rejection: &'static str) -> impl Fn(&str) -> Result<N, String> + Clone
@@ -47,6 +47,7 @@ pub(crate) fn check(flags: &Serve) -> Result<()> {
     }
     messages.extend(issuer_errors(&flags.service_account_issuer));
     messages.extend(flags.service_account_jwks_uri.as_deref().and_then(keys_error));
+    messages.extend(signing::errors(flags));
     messages.extend(overlap(flags));
     messages.extend(metrics_errors(
         &flags.disabled_metrics,

@@ -117,21 +117,36 @@ pub trait TokenIssuer: Send + Sync {
     /// Returns the maximum lifetime of a token in seconds, if it is bounded.
     fn longest(&self) -> Option<i64>;
 
-    /// Returns true if tokens for the pods of this server are valid for a year, so that clients that never read them
-    /// again continue to work.
-    fn extends(&self) -> bool;
+    /// Returns the lifetime in seconds of tokens for the pods of this server, if it is extended, usually to a year, so
+    /// that clients that never read them again continue to work.
+    fn extended_life(&self) -> Option<i64>;
 
-    /// Returns the signed token.
+    /// Returns the signed token. If there is a [`signer`](Self::signer), returns the claims that it has to sign.
     ///
     /// # Errors
     /// If the token cannot be created.
     fn issue(&self, token: &ServiceAccountToken<'_>) -> Result<IssuedToken, String>;
+
+    /// Returns the signer of tokens outside of this process, if there is one.
+    fn signer(&self) -> Option<&dyn TokenSigner> {
+        None
+    }
+}
+
+/// Outcome of a call of a signer of tokens.
+pub type SignatureFuture<'a> = Pin<Box<dyn Future<Output = Result<String, String>> + Send + 'a>>;
+
+/// Signs tokens outside of this process
+/// (<https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#external-serviceaccount-token-signing-and-key-management>).
+pub trait TokenSigner: Send + Sync {
+    /// Returns the token with these claims, which are the second part of a JWT in Base64.
+    fn sign<'a>(&'a self, claims: &'a str) -> SignatureFuture<'a>;
 }
 
 /// An issued token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuedToken {
-    /// The token.
+    /// The token, or its claims until they are signed.
     pub token: String,
     /// Credential id of the token, which the extra data of users who present it contains.
     pub credential: String,
@@ -178,8 +193,8 @@ impl TokenIssuer for NoTokens {
         None
     }
 
-    fn extends(&self) -> bool {
-        false
+    fn extended_life(&self) -> Option<i64> {
+        None
     }
 
     fn issue(&self, _token: &ServiceAccountToken<'_>) -> Result<IssuedToken, String> {

@@ -33,7 +33,7 @@ pub use descriptor::{
     GarbageCollection, Generation, Generic, HiddenField, InitialObjects, Lookup, Old, Operation, OutcomeCall,
     ParameterForm, RawExtensions, RawForm, Rejection, Resource, ResourceRules, ResourceVersion, Responder, Review,
     RowConditions, RowRules, SchemaViolation, Scope, SelectorWords, SideResults, Storage, Strategy, Subresource,
-    SubresourceAction, TokenClaim, Verb, WriteClock, WriteContext, is_global_unicast,
+    SubresourceAction, TokenClaim, TokenDraft, Verb, WriteClock, WriteContext, is_global_unicast,
 };
 pub use field_selector::{FieldSelector, selectable_fields};
 pub use registry::{DefinedGroup, Registry, RegistryBuilder, Served};

@@ -32,12 +32,26 @@ impl Stage<'_> {
         let outcome = self.ask_about_token(review, &object).await;
         let result = match outcome {
             Some(outcome) => review.review_token(&call, object, outcome),
-            None => review.review(&call, object),
+            None => self.review(review, &call, object).await,
         };
         let answer = result.map_err(|rejection| call.refused(refuse(rejection)))?;
         let warnings = call.warnings();
         call.after_commit().stored();
         Ok((answer, warnings))
+    }
+
+    /// Returns the response of `review`. If it issues a token, and the signer of tokens is outside of this process, waits
+    /// for the signature.
+    async fn review(&self, review: &dyn Review, call: &Call<'_>, object: Value) -> Result<Value, Rejection> {
+        let Some(signer) = self.environment.access().issuer.signer() else {
+            return review.review(call, object);
+        };
+        let Some(mut draft) = review.draft_token(call, &object)? else {
+            return review.review(call, object);
+        };
+        let signed = signer.sign(&draft.token.token).await;
+        draft.token.token = signed.map_err(|why| Rejection::Failed(format!("failed to generate token: {why}")))?;
+        Ok(review.respond_with_token(call, draft))
     }
 
     /// Authenticates the token of a review, if other servers may have to be asked about it.

@@ -11,7 +11,7 @@ use holdfast_admission::webhooks::{Webhook, WebhookType, Webhooks};
 use holdfast_authorization::{Attributes, Authorization, Authorizer, User, UserRules};
 use holdfast_resource::access::{
     Access, IssuedToken, RemoteTokenAuthenticator, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer,
-    TokenUser,
+    TokenSigner, TokenUser,
 };
 use holdfast_resource::convert::Converted;
 use holdfast_resource::{ConversionCaller, ConversionWebhook, Lookup, Resource};
@@ -250,14 +250,19 @@ impl TokenIssuer for Environment<'_> {
         self.services.access.issuer.longest()
     }
 
-    fn extends(&self) -> bool {
+    fn extended_life(&self) -> Option<i64> {
         self.record(Read::Tokens);
-        self.services.access.issuer.extends()
+        self.services.access.issuer.extended_life()
     }
 
     fn issue(&self, token: &ServiceAccountToken<'_>) -> Result<IssuedToken, String> {
         self.record(Read::Tokens);
         self.services.access.issuer.issue(token)
+    }
+
+    fn signer(&self) -> Option<&dyn TokenSigner> {
+        self.record(Read::Tokens);
+        self.services.access.issuer.signer()
     }
 }
 

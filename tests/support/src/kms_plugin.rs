@@ -3,26 +3,18 @@
 //! It "encrypts" by adding the first byte of the key's name to each byte, which is enough to tell keys apart.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::{BufMut as _, Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Request, Response};
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
-use hyper::server::conn::http2;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
-use tokio::net::UnixListener;
+
+use crate::grpc_server::{Failure, GrpcServer};
 
 /// A running plugin. It ends when this is dropped.
 pub struct KmsPlugin {
     state: Arc<Mutex<PluginState>>,
-    end: Option<tokio::sync::oneshot::Sender<()>>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    _server: GrpcServer,
 }
 
 /// State of a plugin.
@@ -90,31 +82,19 @@ impl KmsPlugin {
     /// # Errors
     /// If it cannot listen on the socket.
     pub fn start(socket: &Path, key_id: &str) -> io::Result<Self> {
-        let _ = std::fs::remove_file(socket);
-        let listener = std::os::unix::net::UnixListener::bind(socket)?;
-        listener.set_nonblocking(true)?;
         let state = Arc::new(Mutex::new(PluginState {
             key_id: key_id.to_owned(),
             healthz: "ok".to_owned(),
             version: "v2".to_owned(),
             calls: BTreeMap::new(),
         }));
-        let (end, ended) = tokio::sync::oneshot::channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let shared = Arc::clone(&state);
-        let thread = std::thread::Builder::new().name("kms-plugin".into()).spawn(move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    _ = serve(listener, shared) => {}
-                    _ = ended => {}
-                }
-            });
+        let server = GrpcServer::on_socket(socket, move |method, message| {
+            let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            *state.calls.entry(method.to_owned()).or_default() += 1;
+            respond(method, message, &state).map_err(Failure::from)
         })?;
-        Ok(Self {
-            state,
-            end: Some(end),
-            thread: Some(thread),
-        })
+        Ok(Self { state, _server: server })
     }
 
     /// Changes or reads its state.
@@ -126,65 +106,6 @@ impl KmsPlugin {
     pub fn calls(&self, method: &str) -> usize {
         self.with(|state| state.calls.get(method).copied().unwrap_or_default())
     }
-}
-
-impl Drop for KmsPlugin {
-    fn drop(&mut self) {
-        drop(self.end.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-async fn serve(listener: std::os::unix::net::UnixListener, state: Arc<Mutex<PluginState>>) -> io::Result<()> {
-    let listener = UnixListener::from_std(listener)?;
-    loop {
-        let (stream, _) = listener.accept().await?;
-        let state = Arc::clone(&state);
-        tokio::spawn(async move {
-            let answer = service_fn(move |request| answer(request, Arc::clone(&state)));
-            let connection = http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), answer);
-            let _ = connection.await;
-        });
-    }
-}
-
-type Body = http_body_util::combinators::BoxBody<Bytes, Infallible>;
-
-async fn answer(request: Request<Incoming>, state: Arc<Mutex<PluginState>>) -> Result<Response<Body>, Infallible> {
-    let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
-    let sent = request.into_body().collect().await.map(|body| body.to_bytes());
-    let message = sent.unwrap_or_default().get(5..).unwrap_or_default().to_vec();
-    let outcome = {
-        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        *state.calls.entry(method.clone()).or_default() += 1;
-        respond(&method, &message, &state)
-    };
-    let (frame, code, text) = match outcome {
-        Ok(message) => (framed(&message), 0, String::new()),
-        Err(error) => (Bytes::new(), 2, error),
-    };
-    let mut trailers = HeaderMap::new();
-    trailers.insert("grpc-status", HeaderValue::from(code));
-    if let Ok(text) = HeaderValue::from_str(&text) {
-        trailers.insert("grpc-message", text);
-    }
-    let body = Full::new(frame)
-        .with_trailers(std::future::ready(Some(Ok(trailers))))
-        .boxed();
-    let mut response = Response::new(body);
-    let content_type = HeaderValue::from_static("application/grpc");
-    response.headers_mut().insert("content-type", content_type);
-    Ok(response)
-}
-
-fn framed(message: &[u8]) -> Bytes {
-    let mut frame = BytesMut::with_capacity(message.len() + 5);
-    frame.put_u8(0);
-    frame.put_u32(u32::try_from(message.len()).unwrap_or_default());
-    frame.put_slice(message);
-    frame.freeze()
 }
 
 fn respond(method: &str, message: &[u8], state: &PluginState) -> Result<Vec<u8>, String> {

@@ -8,11 +8,14 @@
 pub mod e2e;
 pub mod etcd;
 mod go;
+pub mod grpc_server;
 pub mod kms_plugin;
 pub mod kube_apiserver;
 mod layers;
 mod link;
 mod ports;
+pub mod token_signer;
+pub mod trace_collector;
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -137,8 +137,13 @@ const GROUPS: [Group; 16] = [
         flags: &["kubelet-*"],
     },
     Group {
-        heading: "Metrics",
-        flags: &["disabled-metrics", "show-hidden-metrics-for-version"],
+        heading: "Metrics, profiles and traces",
+        flags: &[
+            "disabled-metrics",
+            "profiling",
+            "show-hidden-metrics-for-version",
+            "tracing-config-file",
+        ],
     },
     Group {
         heading: "Tests",

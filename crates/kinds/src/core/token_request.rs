@@ -3,7 +3,7 @@
 
 use holdfast_kind_tables::features::{Feature, Features};
 use holdfast_resource::access::{BoundObject, ServiceAccountToken};
-use holdfast_resource::{Rejection, Review, WriteContext};
+use holdfast_resource::{Rejection, Review, TokenDraft, WriteContext};
 use holdfast_schema::metadata::formats::check_key;
 use holdfast_schema::{Field, FieldError, FieldPath, GroupKind, GroupResource};
 use holdfast_value::{SmolStr, Value};
@@ -23,8 +23,6 @@ const TOO_SHORT: &str = "may not specify a duration less than 10 minutes";
 const TOO_LONG: &str = "may not specify a duration larger than 2^32 seconds";
 /// Lifetime that kubelets request. The server extends it and logs clients that do not reload their token.
 const WARNED_AFTER: i64 = 60 * 60 + 7;
-/// Lifetime of such a token after the extension.
-const EXTENDED: i64 = 365 * 24 * 60 * 60;
 
 impl Review for TokenRequest {
     /// upstream: pkg/registry/core/serviceaccount/storage#TokenREST.Create
@@ -53,44 +51,64 @@ impl Review for TokenRequest {
     }
 
     /// upstream: pkg/registry/core/serviceaccount/storage#TokenREST.Create
-    fn review(&self, context: &WriteContext<'_>, mut request: Value) -> Result<Value, Rejection> {
-        let issuer = context.access.issuer;
-        let account = get(context, "serviceaccounts", context.name)?;
-        let mut seconds = lifetime(&request)?;
-        let bound = Bound::read(context, &request)?;
-        if let Some(longest) = issuer.longest().filter(|longest| *longest < seconds) {
-            context.warn(format!(
-                "requested expiration of {seconds} seconds shortened to {longest} seconds"
-            ));
-            seconds = longest;
-            request.set_at(&["spec", "expirationSeconds"], Value::Int(seconds));
-        }
-        let audiences: Vec<SmolStr> = texts(&Field::root(&request).child("spec").child("audiences"));
-        let own = audiences.iter().all(|audience| issuer.audiences().contains(audience));
-        let extended = issuer.extends() && bound.pod.is_some() && seconds == WARNED_AFTER && own;
-        let life = if extended { EXTENDED } else { seconds };
-        let token = issuer
-            .issue(&ServiceAccountToken {
-                namespace: context.namespace,
-                account: identity(&account),
-                audiences: &audiences,
-                now: context.now(),
-                seconds: life,
-                warn_after: extended.then_some(seconds),
-                pod: bound.pod,
-                node: bound.node,
-                secret: bound.secret,
-            })
-            .map_err(|why| Rejection::Failed(format!("failed to generate token: {why}")))?;
-        context.annotate(ISSUED, || token.credential);
-        // The response contains the requested expiration, even if the token is valid for longer.
-        let end = context.now() + std::time::Duration::from_secs(seconds.unsigned_abs());
-        let mut status = Value::empty_map();
-        status.set_at(&["expirationTimestamp"], time_text(end));
-        status.set_at(&["token"], token.token.into());
-        request.set_at(&["status"], status);
-        Ok(request)
+    fn review(&self, context: &WriteContext<'_>, request: Value) -> Result<Value, Rejection> {
+        Ok(self.respond_with_token(context, draft(context, request)?))
     }
+
+    fn draft_token(&self, context: &WriteContext<'_>, request: &Value) -> Result<Option<TokenDraft>, Rejection> {
+        draft(context, request.clone()).map(Some)
+    }
+
+    fn respond_with_token(&self, context: &WriteContext<'_>, draft: TokenDraft) -> Value {
+        let TokenDraft { token, mut response } = draft;
+        context.annotate(ISSUED, || token.credential);
+        response.set_at(&["status", "token"], token.token.into());
+        response
+    }
+}
+
+/// Returns the response to a request, and the token that belongs into it.
+///
+/// upstream: pkg/registry/core/serviceaccount/storage#TokenREST.Create
+fn draft(context: &WriteContext<'_>, mut request: Value) -> Result<TokenDraft, Rejection> {
+    let issuer = context.access.issuer;
+    let account = get(context, "serviceaccounts", context.name)?;
+    let mut seconds = lifetime(&request)?;
+    let bound = Bound::read(context, &request)?;
+    if let Some(longest) = issuer.longest().filter(|longest| *longest < seconds) {
+        context.warn(format!(
+            "requested expiration of {seconds} seconds shortened to {longest} seconds"
+        ));
+        seconds = longest;
+        request.set_at(&["spec", "expirationSeconds"], Value::Int(seconds));
+    }
+    let audiences: Vec<SmolStr> = texts(&Field::root(&request).child("spec").child("audiences"));
+    let own = audiences.iter().all(|audience| issuer.audiences().contains(audience));
+    let extends = bound.pod.is_some() && seconds == WARNED_AFTER && own;
+    let extended = issuer.extended_life().filter(|_| extends);
+    let token = issuer
+        .issue(&ServiceAccountToken {
+            namespace: context.namespace,
+            account: identity(&account),
+            audiences: &audiences,
+            now: context.now(),
+            seconds: extended.unwrap_or(seconds),
+            warn_after: extended.map(|_| seconds),
+            pod: bound.pod,
+            node: bound.node,
+            secret: bound.secret,
+        })
+        .map_err(|why| Rejection::Failed(format!("failed to generate token: {why}")))?;
+    // The response contains the requested expiration, even if the token is valid for longer.
+    let end = context.now() + std::time::Duration::from_secs(seconds.unsigned_abs());
+    let mut status = Value::empty_map();
+    status.set_at(&["expirationTimestamp"], time_text(end));
+    status.set_at(&["token"], "".into());
+    request.set_at(&["status"], status);
+    Ok(TokenDraft {
+        token,
+        response: request,
+    })
 }
 
 impl TokenRequest {

@@ -39,8 +39,8 @@ impl TokenIssuer for TesterToken {
         Some(86_400)
     }
 
-    fn extends(&self) -> bool {
-        true
+    fn extended_life(&self) -> Option<i64> {
+        Some(365 * 86_400)
     }
 
     /// Returns a token whose text describes its purpose.

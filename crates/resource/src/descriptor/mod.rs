@@ -21,6 +21,7 @@ pub use resource::{
 };
 pub use responder::{
     ActionStep, ComputedObjects, ConnectParameter, Connecter, Connection, ParameterForm, Review, SubresourceAction,
+    TokenDraft,
 };
 pub use strategy::{
     AuditAnnotations, Generic, Lookup, Operation, OutcomeCall, Rejection, SideResults, Strategy, WriteClock,

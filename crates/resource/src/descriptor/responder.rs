@@ -6,7 +6,7 @@ use holdfast_value::Value;
 
 use super::destination::Destination;
 use super::strategy::{Rejection, WriteContext};
-use crate::access::{TokenError, TokenUser};
+use crate::access::{IssuedToken, TokenError, TokenUser};
 
 /// Create-only storage: objects that are answered at once and never stored, such as a review or a token request.
 ///
@@ -46,10 +46,33 @@ pub trait Review: Send + Sync {
         self.review(context, object)
     }
 
+    /// Returns the unsigned token that `object` requests, and the prepared response; `None` if the review issues no
+    /// token.
+    ///
+    /// # Errors
+    /// If there is no response, with the reason.
+    fn draft_token(&self, _context: &WriteContext<'_>, _object: &Value) -> Result<Option<TokenDraft>, Rejection> {
+        Ok(None)
+    }
+
+    /// Returns the response with the token of `draft`, which is signed.
+    fn respond_with_token(&self, _context: &WriteContext<'_>, draft: TokenDraft) -> Value {
+        draft.response
+    }
+
     /// Returns the kind that the error for an invalid object names, if it is not that of the object.
     fn named_when_invalid(&self) -> Option<&'static str> {
         None
     }
+}
+
+/// A token, and the response to the request for it.
+#[derive(Clone, Debug)]
+pub struct TokenDraft {
+    /// The token.
+    pub token: IssuedToken,
+    /// Response without the token.
+    pub response: Value,
 }
 
 /// Objects that are computed when they are read, and never stored: the state of a component.

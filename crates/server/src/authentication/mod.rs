@@ -5,6 +5,7 @@
 //! limited in size, time and number.
 
 mod cache;
+mod external_signer;
 mod fetch;
 mod issuer;
 mod jwt;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use holdfast_resource::access::{RemoteTokenAuthenticator, TokenError, TokenFuture};
 
 use self::cache::{TokenCache, TokenKey};
+pub use self::external_signer::{ExternalSigner, TokensOfNewKeys};
 pub use self::jwt::{JwtAuthenticators, JwtIssuers};
 pub use self::post::{PostError, ReviewPost};
 pub use self::webhook::{ReviewVersion, TokenWebhook};

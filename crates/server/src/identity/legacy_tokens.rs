@@ -21,14 +21,14 @@ use serde::Deserialize;
 use smol_str::SmolStr;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use super::keys::Keys;
+use super::keys::SharedKeys;
 use super::service_accounts::{AccountsContext, Audiences, core_resource, shared_audiences};
 use super::signatures::{IssuedClaims, Signatures};
 use crate::objects::{self, Store};
 use crate::runtime::Clock;
 
 /// Issuer of these tokens.
-const ISSUER: &str = "kubernetes/serviceaccount";
+pub const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 /// Label of a Secret whose token is no longer accepted.
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 /// Label with the last day on which the token of a Secret was used.
@@ -174,7 +174,7 @@ pub struct LegacyTokens {
 impl LegacyTokens {
     /// Accepts tokens that one of `keys` verifies, for the audiences of this server. The receiver gets the uses to be
     /// noted.
-    pub fn new(audiences: Vec<SmolStr>, keys: Keys, context: &AccountsContext) -> (Self, Receiver<SecretUse>) {
+    pub fn new(audiences: Vec<SmolStr>, keys: SharedKeys, context: &AccountsContext) -> (Self, Receiver<SecretUse>) {
         let registry = context.registry.load();
         let (uses, receiver) = channel(MAX_WAITING_USES);
         let tokens = Self {
@@ -328,7 +328,7 @@ impl TokenAuthenticator for LegacyTokens {
         }
         let claims = self
             .signatures
-            .claims(token, self.clock.now(), |issuer| issuer == ISSUER)?;
+            .claims(token, self.clock.now(), |issuer| issuer == LEGACY_ISSUER)?;
         let mut notes = Notes::default();
         let audiences = self.audiences(&claims, audiences, &mut notes)?;
         claims.check()?;

@@ -22,11 +22,11 @@ pub use certificate::{CertificateError, ClientCertificate, user_of_certificate};
 pub(crate) use front_proxy::name_user;
 pub use front_proxy::{FrontProxy, RequestHeaders};
 pub use impersonation::{Impersonation, Judged};
-pub use keys::{IssuerDocuments, KeyError, Keys, SigningKey, VerifyingKey};
-pub use legacy_tokens::{LAST_USED, LegacyTokens, SecretUse, new_token_counters};
+pub use keys::{IssuerDocument, IssuerDocuments, KeyError, Keys, SharedKeys, SigningKey, VerifyingKey};
+pub use legacy_tokens::{LAST_USED, LEGACY_ISSUER, LegacyTokens, SecretUse, new_token_counters};
 pub(crate) use pending::Authentication;
 use pending::PendingToken;
-pub use service_accounts::{AccountsContext, ServiceAccounts, TokenConfig};
+pub use service_accounts::{AccountsContext, ServiceAccounts, Signer, TokenConfig};
 pub use tokens::{AUDIENCE, TokenFile, TokenFileError, Tokens};
 
 use std::borrow::Cow;

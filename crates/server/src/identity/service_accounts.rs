@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use holdfast_authorization::{AUTHENTICATED, NODE_NAME, User, service_account_groups, service_account_user};
 use holdfast_resource::access::{
-    BoundObject, IssuedToken, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer, TokenUser,
+    BoundObject, IssuedToken, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer, TokenSigner, TokenUser,
 };
 use holdfast_resource::{Registry, Resource};
 use holdfast_schema::GroupResource;
@@ -20,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 use super::CREDENTIAL;
-use super::keys::{Keys, SigningKey};
+use super::keys::{SharedKeys, SigningKey};
 use super::signatures::{IssuedClaims, Signatures};
 use crate::objects::{self, Store};
 use crate::runtime::{Clock, Identifiers};
@@ -45,14 +47,24 @@ pub struct TokenConfig {
     pub audiences: Vec<SmolStr>,
     /// Maximum lifetime of a token, in seconds.
     pub longest: Option<i64>,
-    /// True if the tokens of pods are extended to a year.
-    pub extends: bool,
+    /// Lifetime in seconds to which the tokens of pods are extended.
+    pub extended_life: Option<i64>,
+}
+
+/// Signer of tokens.
+pub enum Signer {
+    /// No token is issued.
+    None,
+    /// A key of this process.
+    Key(SigningKey),
+    /// A signer outside of this process.
+    External(Arc<dyn TokenSigner>),
 }
 
 /// Issuer and authenticator of tokens of service accounts.
 pub struct ServiceAccounts {
     config: TokenConfig,
-    signing: Option<SigningKey>,
+    signer: Signer,
     signatures: Signatures<Claims>,
     bound: BoundKinds,
     store: Arc<Store>,
@@ -188,9 +200,8 @@ pub struct AccountsContext {
 }
 
 impl ServiceAccounts {
-    /// Issues tokens that are signed with `signing` (none without a key), and accepts tokens that one of `keys`
-    /// verifies.
-    pub fn new(config: TokenConfig, signing: Option<SigningKey>, keys: Keys, context: AccountsContext) -> Self {
+    /// Issues tokens that `signer` signs, and accepts tokens that one of `keys` verifies.
+    pub fn new(config: TokenConfig, signer: Signer, keys: SharedKeys, context: AccountsContext) -> Self {
         let AccountsContext {
             registry,
             store,
@@ -199,7 +210,7 @@ impl ServiceAccounts {
         } = context;
         Self {
             config,
-            signing,
+            signer,
             signatures: Signatures::new(keys),
             bound: BoundKinds::new(&registry.load()),
             store,
@@ -315,14 +326,13 @@ impl TokenIssuer for ServiceAccounts {
         self.config.longest
     }
 
-    fn extends(&self) -> bool {
-        self.config.extends
+    fn extended_life(&self) -> Option<i64> {
+        self.config.extended_life
     }
 
     fn issue(&self, token: &ServiceAccountToken<'_>) -> Result<IssuedToken, String> {
-        let (Some(key), Some(issuer)) = (&self.signing, self.config.issuers.first()) else {
-            return Err("there is no key to sign tokens with".to_owned());
-        };
+        let no_signer = || "there is no key to sign tokens with".to_owned();
+        let issuer = self.config.issuers.first().ok_or_else(no_signer)?;
         let now = seconds(token.now);
         let after = |seconds: i64| now.saturating_add_signed(seconds);
         let claims = Claims {
@@ -342,16 +352,32 @@ impl TokenIssuer for ServiceAccounts {
             nbf: now,
             sub: service_account_user(token.namespace, &token.account.name).into(),
         };
-        let header = Header {
-            typ: None,
-            kid: Some(key.id().to_owned()),
-            ..Header::new(key.algorithm())
+        let token = match &self.signer {
+            Signer::None => return Err(no_signer()),
+            Signer::Key(key) => {
+                let header = Header {
+                    typ: None,
+                    kid: Some(key.id().to_owned()),
+                    ..Header::new(key.algorithm())
+                };
+                jsonwebtoken::encode(&header, &claims, key.encoding()).map_err(|error| error.to_string())?
+            }
+            Signer::External(_) => {
+                let claims = serde_json::to_vec(&claims).map_err(|error| error.to_string())?;
+                URL_SAFE_NO_PAD.encode(claims)
+            }
         };
-        let token = jsonwebtoken::encode(&header, &claims, key.encoding());
         Ok(IssuedToken {
-            token: token.map_err(|error| error.to_string())?,
+            token,
             credential: credential(&claims.jti),
         })
+    }
+
+    fn signer(&self) -> Option<&dyn TokenSigner> {
+        match &self.signer {
+            Signer::External(signer) => Some(&**signer),
+            Signer::None | Signer::Key(_) => None,
+        }
     }
 }
 

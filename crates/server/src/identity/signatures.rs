@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
-use super::keys::Keys;
+use super::keys::SharedKeys;
 
 /// Time for which a verified signature is cached.
 const CACHE_LIFETIME: Duration = Duration::from_secs(10);
@@ -27,7 +27,7 @@ pub(super) trait IssuedClaims: DeserializeOwned {
 
 /// Keys that verify tokens, and the tokens that were verified recently. `C` are the claims of a token.
 pub(super) struct Signatures<C> {
-    keys: Keys,
+    keys: SharedKeys,
     verified: Mutex<HashMap<[u8; 32], VerifiedToken<C>>>,
 }
 
@@ -39,7 +39,7 @@ struct VerifiedToken<C> {
 
 impl<C: IssuedClaims> Signatures<C> {
     /// Verifies tokens with `keys`.
-    pub(super) fn new(keys: Keys) -> Self {
+    pub(super) fn new(keys: SharedKeys) -> Self {
         Self {
             keys,
             verified: Mutex::default(),
@@ -81,7 +81,8 @@ impl<C: IssuedClaims> Signatures<C> {
         if !accepts(unverified.claims.issuer()) {
             return Err(TokenError::Unknown);
         }
-        for key in self.keys.candidates(header.kid.as_deref(), header.alg) {
+        let keys = self.keys.load();
+        for key in keys.candidates(header.kid.as_deref(), header.alg) {
             // Times and audiences are checked elsewhere, by the clock of the server.
             let mut validation = Validation::new(header.alg);
             validation.validate_exp = false;

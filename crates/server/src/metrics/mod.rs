@@ -11,6 +11,7 @@ mod authorization;
 mod conditions;
 mod conversions;
 mod etcd;
+mod external_signer;
 mod fairness;
 mod families;
 mod features;
@@ -57,6 +58,7 @@ pub(crate) use conditions::ConditionLabels;
 use conditions::Conditions;
 use conversions::Conversions;
 pub use etcd::EtcdCalls;
+pub use external_signer::SignerMetrics;
 use families::Families;
 pub use families::Family;
 pub(crate) use identities::Identities;
@@ -334,6 +336,14 @@ impl Metrics {
         AuthorizationMetrics::new(&self.families, server)
     }
 
+    /// Exposes the calls of the external signer of tokens.
+    ///
+    /// # Errors
+    /// If two metrics have the same name, as for [`Metrics::new`].
+    pub fn count_signatures(&self, signer: &SignerMetrics) -> prometheus::Result<()> {
+        signer.register(&self.families)
+    }
+
     /// Exposes the build information.
     ///
     /// # Errors
@@ -379,6 +389,7 @@ pub fn families(kinds: Vec<Arc<CounterFamily>>) -> prometheus::Result<Vec<Family
     metrics.count_kinds(kinds)?;
     metrics.follow_authentication("")?;
     metrics.follow_authorization("")?;
+    metrics.count_signatures(&SignerMetrics::new()?)?;
     let mut families = metrics.families.known();
     families.extend(fairness::families());
     for (name, kind, labels, help) in [

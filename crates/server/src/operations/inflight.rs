@@ -9,6 +9,7 @@ use http::{HeaderValue, StatusCode};
 use crate::http::request_info::RequestInfo;
 use crate::http::response::{self, Response};
 use crate::http::status::TOO_MANY;
+use crate::operations::debugging;
 use crate::wire::in_flight::{InFlight, Seat};
 
 /// The health checks of the server, which are answered to all users.
@@ -22,12 +23,15 @@ pub(crate) fn enter(in_flight: &Arc<InFlight>, request: &RequestInfo, user: &Arc
     in_flight.enter(user, mutates, anyway)
 }
 
-/// Returns true if the request is long-running, so that neither limits nor timeouts apply: a watch, or a connection to
-/// a pod.
+/// Returns true if the request is long-running, so that neither limits nor timeouts apply: a watch, a connection to a
+/// pod, or a profile.
 pub fn is_long_running(info: &RequestInfo) -> bool {
     const LONG_RUNNING: [&str; 5] = ["attach", "exec", "proxy", "log", "portforward"];
     let subresource = info.resource.as_ref().map(|target| target.subresource.as_str());
-    matches!(info.verb.as_str(), "watch" | "proxy") || subresource.is_some_and(|name| LONG_RUNNING.contains(&name))
+    let is_profile = info.resource.is_none() && info.path.starts_with(debugging::PROFILES);
+    matches!(info.verb.as_str(), "watch" | "proxy")
+        || subresource.is_some_and(|name| LONG_RUNNING.contains(&name))
+        || is_profile
 }
 
 /// Returns the answer to a request that got no seat, with the number of seconds after which the client should retry.

@@ -3,6 +3,7 @@
 pub mod aggregation;
 mod audit;
 pub mod browsers;
+pub mod debugging;
 pub mod discovery;
 pub mod fairness;
 mod filters;

@@ -15,9 +15,10 @@ use crate::api::router::Incoming;
 use crate::http::ApiError;
 use crate::http::negotiation::{self, Format, NAMED_TYPES, Negotiated, Representation};
 use crate::http::response::{self, Response, page_not_found};
-use crate::identity::IssuerDocuments;
+use crate::identity::{IssuerDocument, IssuerDocuments};
 use crate::metrics::{self, Metrics};
 use crate::operations::aggregation::{Aggregator, Proxied};
+use crate::operations::debugging::{self, Debugging};
 use crate::operations::discovery::aggregated::{self, Documents, Root};
 use crate::operations::discovery::legacy::{ApiGroup, ApiGroupList, ApiResourceList, ApiVersions};
 use crate::operations::discovery::{Catalog, DocumentCache};
@@ -48,6 +49,7 @@ pub struct Paths {
     metrics: Option<(Arc<Metrics>, Arc<InFlight>)>,
     fairness: Option<Arc<PriorityAndFairness>>,
     issuer: Option<IssuerDocuments>,
+    debugging: Option<Debugging>,
     started: SystemTime,
     aggregator: Option<Arc<Aggregator>>,
     flags: BTreeMap<String, String>,
@@ -93,6 +95,7 @@ impl Paths {
             metrics: None,
             fairness: None,
             issuer: None,
+            debugging: None,
             started: clock.now(),
             aggregator: None,
             flags: BTreeMap::new(),
@@ -176,6 +179,13 @@ impl Paths {
         self
     }
 
+    /// Serves profiles and the verbosity of the process.
+    #[must_use]
+    pub fn with_debugging(mut self, debugging: Option<Debugging>) -> Self {
+        self.debugging = debugging;
+        self
+    }
+
     /// Lists the endpoints for tests.
     #[must_use]
     pub fn with_testing(mut self, enabled: bool) -> Self {
@@ -201,6 +211,11 @@ impl Paths {
     /// # Errors
     /// 404, 405 or 406.
     pub async fn respond(&self, messages: &Messages, incoming: Incoming) -> Result<Response, ApiError> {
+        if let Some(debugging) = &self.debugging
+            && debugging::is_served(&incoming.info.path)
+        {
+            return Box::pin(debugging.respond(incoming)).await;
+        }
         let Incoming {
             method,
             info,
@@ -225,10 +240,10 @@ impl Paths {
             return Ok(answer.unwrap_or_else(page_not_found));
         }
         let trimmed = path.strip_suffix('/').unwrap_or(path);
-        if let Some((media_type, text)) = self.issuer.as_ref().and_then(|issuer| issuer.get(trimmed)) {
+        if let Some(document) = self.issuer.as_ref().and_then(|issuer| issuer.get(trimmed)) {
             read_only(&method)?;
-            negotiation::check_acceptable(&headers, &[media_type])?;
-            return Ok(issuer_document(media_type, text));
+            negotiation::check_acceptable(&headers, &[document.media_type])?;
+            return Ok(issuer_document(document));
         }
         let registry = self.registry.load_full();
         let catalog = Arc::new(Catalog::new(registry, self.aggregator.as_ref()));
@@ -374,12 +389,13 @@ fn read_only(method: &Method) -> Result<(), ApiError> {
     }
 }
 
-/// Returns a document that seldom changes, which clients may cache for an hour.
-fn issuer_document(media_type: &'static str, text: &[u8]) -> Response {
-    let body = bytes::Bytes::copy_from_slice(text);
-    let mut answer = response::bytes(StatusCode::OK, HeaderValue::from_static(media_type), body);
-    let kept = HeaderValue::from_static("public, max-age=3600");
-    answer.headers_mut().insert(http::header::CACHE_CONTROL, kept);
+/// Returns a document of the issuer of tokens, which clients may cache.
+fn issuer_document(document: IssuerDocument) -> Response {
+    let media_type = HeaderValue::from_static(document.media_type);
+    let mut answer = response::bytes(StatusCode::OK, media_type, bytes::Bytes::from(document.text));
+    if let Ok(kept) = HeaderValue::try_from(format!("public, max-age={}", document.max_age)) {
+        answer.headers_mut().insert(http::header::CACHE_CONTROL, kept);
+    }
     answer
 }
 

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use holdfast_audit::Auditor;
+use holdfast_traces::Tracer;
 use rustls::pki_types::CertificateDer;
 
 use crate::api::context::Context;
@@ -37,6 +38,8 @@ pub struct Service {
     pub fairness: Option<Arc<PriorityAndFairness>>,
     /// The writer of the audit log, if it is enabled.
     pub auditor: Option<Arc<Auditor>>,
+    /// The source of spans, if traces are enabled.
+    pub tracer: Option<Arc<Tracer>>,
     /// The headers for browsers, if they are configured.
     pub browsers: Option<Arc<Browsers>>,
     /// The probability that a request is the last of its connection, if this is enabled.

@@ -8,6 +8,7 @@ mod identifiers;
 pub mod long_work;
 pub mod shutdown;
 pub mod testing_clock;
+pub(crate) mod trace_scope;
 pub mod version;
 pub mod watch_gate;
 

@@ -25,6 +25,7 @@ use tokio::sync::Semaphore;
 use super::connector::{ConnectError, Connector};
 use super::credentials::WebhookUser;
 use super::services::Services;
+use crate::runtime::trace_scope;
 
 /// Client of webhooks.
 pub struct Client {
@@ -130,12 +131,12 @@ impl Client {
             added.map_err(CallError::Unusable)?;
         }
         let places = self.places(request.uri().authority().map_or("", |authority| authority.as_str()));
+        let span = trace_scope::start_call(&mut request);
         let exchange = async {
             let _place = places.acquire().await;
-            let answer = pool
-                .request(request)
-                .await
-                .map_err(|error| unanswered(&pool_error_text(&error)))?;
+            let outcome = pool.request(request).await;
+            trace_scope::end_call(span, outcome.as_ref().ok().map(http::Response::status));
+            let answer = outcome.map_err(|error| unanswered(&pool_error_text(&error)))?;
             let status = answer.status();
             let content_type = answer.headers().get(CONTENT_TYPE).cloned();
             let is_text = content_type.as_ref().is_none_or(is_text);

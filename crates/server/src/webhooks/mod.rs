@@ -16,9 +16,11 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use holdfast_admission::webhooks::{Webhook, WebhookType, Webhooks as Configured};
 use holdfast_resource::Registry;
+use holdfast_traces::SpanKind;
 
 use crate::objects::Store;
 use crate::runtime::faults::Faults;
+use crate::runtime::trace_scope;
 pub(crate) use services::Services;
 pub(crate) use trust::Trust;
 
@@ -76,7 +78,22 @@ impl Webhooks {
             return Err(client::refused_connection(to, timeout));
         }
         let user = self.credentials.user(webhook_type, &to.address);
-        self.client.call_as(user, to, body, timeout).await
+        let call = self.client.call_as(user, to, body, timeout);
+        let Some(scope) = trace_scope::current() else {
+            return call.await;
+        };
+        let name = match webhook_type {
+            WebhookType::Mutating => "Call mutating webhook",
+            WebhookType::Validating => "Call validating webhook",
+        };
+        let mut span = scope.start(name, SpanKind::Internal);
+        span.set("configuration", webhook.configuration.as_str());
+        span.set("webhook", webhook.name.as_str());
+        let outcome = trace_scope::within(span.scope().clone(), call).await;
+        if let Err(error) = &outcome {
+            span.fail(error.to_string());
+        }
+        outcome
     }
 
     /// Returns the configured webhooks.

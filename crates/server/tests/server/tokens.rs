@@ -5,7 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use holdfast_resource::access::{BoundObject, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer};
-use holdfast_server::identity::{AccountsContext, Keys, ServiceAccounts, SigningKey, TokenConfig, VerifyingKey};
+use holdfast_server::identity::{
+    AccountsContext, Keys, ServiceAccounts, Signer, SigningKey, TokenConfig, VerifyingKey,
+};
 use holdfast_server::objects::{Objects, Store};
 use holdfast_server::runtime::{Clock, RandomIdentifiers};
 use holdfast_store::Transaction;
@@ -46,7 +48,7 @@ impl World {
             issuers: vec!["https://me".to_owned()],
             audiences: vec![SmolStr::new_static("https://me")],
             longest: None,
-            extends: true,
+            extended_life: None,
         };
         let surroundings = AccountsContext {
             registry,
@@ -55,7 +57,7 @@ impl World {
             identifiers: Arc::new(RandomIdentifiers::default()),
         };
         let world = Self {
-            accounts: ServiceAccounts::new(config, Some(signing), Keys::new([public]), surroundings),
+            accounts: ServiceAccounts::new(config, Signer::Key(signing), Keys::new([public]).into(), surroundings),
             store,
             clock,
             _folder: folder,

@@ -17,6 +17,7 @@ use super::{Aggregator, Proxied, upgrade};
 use crate::http::request_info::RequestInfo;
 use crate::http::response::{self, Response};
 use crate::identity::forwarding::{FORWARDED_URI, ForwardedHeaders, remove_hop_by_hop_headers, remove_origin_headers};
+use crate::runtime::trace_scope;
 use crate::wire::body::{Broken, RequestBody, ResponseBody};
 use crate::wire::passed::PassedBody;
 use crate::wire::upgrade::SwitchingClient;
@@ -100,7 +101,10 @@ impl Aggregator {
         });
         let mut request = built.map_err(|error| failed(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()))?;
         *request.headers_mut() = headers;
+        let span = trace_scope::start_call(&mut request);
         let outcome = within(deadline, backend.send(request)).await;
+        let status = outcome.as_ref().ok().and_then(|answer| answer.as_ref().ok());
+        trace_scope::end_call(span, status.map(http::Response::status));
         let answer = match outcome {
             Ok(answer) => answer,
             Err(OutOfTime) if own_deadline => return Err(Failure::OutOfTime),

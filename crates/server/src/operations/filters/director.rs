@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use holdfast_audit::Recorder;
+use holdfast_traces::{Scope, Span};
 use http::StatusCode;
 
-use super::{Exchange, Handler};
+use super::{Exchange, Handler, traces};
 use crate::api::context::Context;
 use crate::api::router::{self, Incoming};
 use crate::http::ApiError;
@@ -18,7 +19,7 @@ use crate::operations::aggregation::forward::Forwarded;
 use crate::operations::paths::Paths;
 use crate::operations::service::Service;
 use crate::operations::testing::{self, Testing};
-use crate::runtime::boxed;
+use crate::runtime::{boxed, trace_scope};
 use crate::wire::in_flight::{InFlight, Seat};
 use crate::wire::upgrade::SwitchingClient;
 use crate::wire::websocket::Upgrade;
@@ -44,6 +45,22 @@ impl<'a> Director<'a> {
 
 impl Handler for Director<'_> {
     async fn handle(&self, exchange: &mut Exchange<'_>) -> Response {
+        match exchange.span.as_ref().map(|span| span.scope().clone()) {
+            Some(scope) => Box::pin(self.handle_within(scope, exchange)).await,
+            None => self.respond(exchange).await,
+        }
+    }
+}
+
+impl Director<'_> {
+    /// Returns the answer to a request that belongs to a trace.
+    async fn handle_within(&self, scope: Scope, exchange: &mut Exchange<'_>) -> Response {
+        let span = traces::start_handler(&scope, exchange);
+        let inner = span.as_ref().map_or(&scope, Span::scope).clone();
+        trace_scope::within(inner, self.respond(exchange)).await
+    }
+
+    async fn respond(&self, exchange: &mut Exchange<'_>) -> Response {
         let answer = match self.paths.remote(&exchange.info.path) {
             // Another server would not restrict a denied request.
             Some(remote) => match exchange.denied.take() {
@@ -54,9 +71,7 @@ impl Handler for Director<'_> {
         };
         answer.unwrap_or_else(|error| exchange.rejection(self.context.messages(), &error))
     }
-}
 
-impl Director<'_> {
     /// Returns the answer of another server. It keeps its seat until the client has received it.
     async fn forward(&self, exchange: &mut Exchange<'_>, remote: &Proxied) -> Result<Response, ApiError> {
         let Some(aggregator) = self.paths.aggregator() else {
@@ -164,7 +179,9 @@ impl Director<'_> {
         // A write is finished even if the client disconnects or the time limit passes: its reservations are released, or
         // made permanent, when its outcome is known.
         let outcome = match is_write {
-            true => tokio::spawn(answer).await.unwrap_or_else(|_| Err(panicked())),
+            true => tokio::spawn(trace_scope::inherited(answer))
+                .await
+                .unwrap_or_else(|_| Err(panicked())),
             false => answer.await,
         };
         match outcome {

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use holdfast_audit::{Layer, Recorder};
 use holdfast_authorization::User;
 use holdfast_proto::Messages;
+use holdfast_traces::Span;
 use http::HeaderValue;
 use http::request::Parts;
 use tokio::time::Instant;
@@ -69,6 +70,8 @@ pub(in crate::operations) struct Exchange<'c> {
     pub(in crate::operations) user: Option<Arc<User>>,
     /// Annotations about the credentials for the audit log.
     pub(in crate::operations) annotations: Vec<(&'static str, String)>,
+    /// Span of the request, from [`WithTracing`](super::WithTracing).
+    pub(in crate::operations) span: Option<Box<Span>>,
     /// Record in the audit log, if the request is audited.
     pub(in crate::operations) audit: Option<AuditRecord>,
     /// Denial of a list or watch that requests only the objects that its user may read, from
@@ -114,6 +117,7 @@ impl<'c> Exchange<'c> {
             credentials_warning: None,
             user: None,
             annotations: Vec::new(),
+            span: None,
             audit: None,
             denied: None,
             flow_schema: None,

@@ -17,6 +17,7 @@ mod seats;
 mod storage_versions;
 #[cfg(test)]
 mod testing;
+mod traces;
 
 use std::pin::Pin;
 
@@ -35,6 +36,7 @@ use self::faults::WithFaults;
 use self::identity::{WithAuthentication, WithAuthorization, WithImpersonation};
 use self::seats::WithSeats;
 use self::storage_versions::WithStorageVersionPrecondition;
+use self::traces::WithTracing;
 use crate::http::ApiError;
 use crate::http::response::Response;
 use crate::operations::service::Service;
@@ -146,7 +148,7 @@ pub(super) async fn respond(service: &Service, exchange: &mut Exchange<'_>) -> R
         auditor: service.auditor.as_ref(),
         context: &context.representation,
     };
-    let before_timeout: [&dyn Filter; 15] = [
+    let before_timeout: [&dyn Filter; 16] = [
         &WithAuditInit {
             identifiers: shared.identifiers.as_ref(),
         },
@@ -178,6 +180,9 @@ pub(super) async fn respond(service: &Service, exchange: &mut Exchange<'_>) -> R
             ends_connections: service.ends_unauthenticated_connections,
             audit_log,
             serializer,
+        },
+        &WithTracing {
+            tracer: service.tracer.as_ref(),
         },
         &WithAudit { log: audit_log },
     ];

@@ -139,6 +139,8 @@ struct Call {
     path: String,
     /// The `Authorization` header; empty if there is none.
     authorization: String,
+    /// The `traceparent` header; empty if there is none.
+    trace_parent: String,
     review: Value,
 }
 
@@ -244,6 +246,11 @@ impl Hook {
             .collect()
     }
 
+    /// Returns the `traceparent` headers of the calls; empty for a call without one.
+    pub fn trace_parents(&self) -> Vec<String> {
+        self.calls.lock().iter().map(|call| call.trace_parent.clone()).collect()
+    }
+
     /// Returns the number of connections.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
@@ -275,17 +282,18 @@ async fn respond(
     calls: &Mutex<Vec<Call>>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let path = request.uri().to_string();
-    let header_value = request.headers().get(http::header::AUTHORIZATION);
-    let authorization = header_value
-        .and_then(|header| header.to_str().ok())
-        .unwrap_or_default()
-        .to_owned();
+    let header = |name: &str| {
+        let value = request.headers().get(name).and_then(|value| value.to_str().ok());
+        value.unwrap_or_default().to_owned()
+    };
+    let (authorization, trace_parent) = (header("authorization"), header("traceparent"));
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let review: Value = serde_json::from_slice(&body).unwrap();
     let reply = answer(&review);
     calls.lock().push(Call {
         path,
         authorization,
+        trace_parent,
         review: review.clone(),
     });
     let media_type = match reply {

@@ -202,6 +202,7 @@ impl Server {
             go_away: None,
             drain: None,
             ends_unauthenticated_connections: true,
+            tracer: None,
             storage_versions: None,
             testing: None,
         };

@@ -1,0 +1,61 @@
+//! Connections to Unix sockets.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use http::Uri;
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tower_service::Service;
+
+/// Connector to a Unix socket: a path, or an abstract name after `@`.
+#[derive(Clone)]
+pub(crate) struct SocketConnector(String);
+
+impl SocketConnector {
+    pub(crate) fn new(socket: &str) -> Self {
+        Self(socket.to_owned())
+    }
+}
+
+impl Service<Uri> for SocketConnector {
+    type Response = TokioIo<UnixStream>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let socket = self.0.clone();
+        Box::pin(async move {
+            let stream = match socket.strip_prefix('@') {
+                Some(name) => abstract_stream(name)?,
+                None => UnixStream::connect(&socket)
+                    .await
+                    .map_err(|error| io::Error::new(error.kind(), format!("dial unix {socket}: {error}")))?,
+            };
+            Ok(TokioIo::new(stream))
+        })
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn abstract_stream(name: &str) -> io::Result<UnixStream> {
+    use std::os::linux::net::SocketAddrExt as _;
+    use std::os::unix::net::{SocketAddr, UnixStream as Blocking};
+    let stream = Blocking::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+    stream.set_nonblocking(true)?;
+    UnixStream::from_std(stream)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn abstract_stream(_: &str) -> io::Result<UnixStream> {
+    Err(io::Error::new(
+        io::ErrorKind::Unsupported,
+        "this system has no abstract sockets",
+    ))
+}

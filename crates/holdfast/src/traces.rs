@@ -1,0 +1,62 @@
+//! Traces of requests (`--tracing-config-file`).
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use holdfast_controllers::Identity;
+use holdfast_traces::{Exporter, Resource, Tracer, TracingConfiguration};
+
+use crate::certificates::hostname;
+use crate::flags::Serve;
+
+/// Name of the kind of process in traces.
+const SERVICE_NAME: &str = "apiserver";
+
+/// Maximum size of the configuration in bytes.
+const MAX_CONFIGURATION_BYTES: u64 = 1 << 20;
+
+/// Source of spans, and the task that exports them.
+pub(crate) struct Traces {
+    /// Source of spans.
+    pub(crate) tracer: Arc<Tracer>,
+    exporter: Exporter,
+}
+
+impl Traces {
+    /// Reads the file of the flags. Returns `None` if none is given.
+    ///
+    /// # Errors
+    /// If the file cannot be used, with its name, the place and the reason.
+    pub(crate) fn load(flags: &Serve) -> Result<Option<Self>> {
+        let file = flags.tracing_config_file.as_deref();
+        let Some(file) = file.filter(|file| !file.as_os_str().is_empty()) else {
+            return Ok(None);
+        };
+        let configuration = read(file).with_context(|| format!("--tracing-config-file {}", file.display()))?;
+        let resource = Resource {
+            service_name: SERVICE_NAME.to_owned(),
+            instance: Identity::name_of(&hostname()),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let (tracer, exporter) = Exporter::new(&configuration, resource)
+            .map_err(|error| anyhow!(error))
+            .with_context(|| format!("--tracing-config-file {}", file.display()))?;
+        Ok(Some(Self { tracer, exporter }))
+    }
+
+    /// Exports spans until the tracer is closed.
+    pub(crate) fn export(self) {
+        tokio::spawn(self.exporter.run());
+    }
+}
+
+fn read(file: &Path) -> Result<TracingConfiguration> {
+    let failed = "failed to read tracing config";
+    let size = std::fs::metadata(file).map_or(0, |file| file.len());
+    if size > MAX_CONFIGURATION_BYTES {
+        bail!("{failed}: the file has {size} bytes, more than {MAX_CONFIGURATION_BYTES}");
+    }
+    let text = std::fs::read(file).with_context(|| format!("{failed}: unable to read tracing configuration"))?;
+    TracingConfiguration::decode(&text).map_err(|error| anyhow!("{failed}: {error}"))
+}
