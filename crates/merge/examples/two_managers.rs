@@ -96,8 +96,8 @@ mod tests {
     fn different_fields_have_different_owners() {
         let lines = lines("data: {currency: EUR}", "data: {theme: dark}");
         let expected = [
-            r#"platform owns {"f:data":{"f:currency":{}}}"#,
-            r#"team owns {"f:data":{"f:theme":{}}}"#,
+            r#"platform owns {"f:data":{".":{},"f:currency":{}}}"#,
+            r#"team owns {"f:data":{".":{},"f:theme":{}}}"#,
         ];
         assert_eq!(lines, expected);
     }

@@ -40,11 +40,6 @@ impl Target {
     pub(crate) fn runs_here(&self) -> bool {
         Self::for_this_machine().is_ok_and(|own| own.system == self.system && own.architecture == self.architecture)
     }
-
-    /// True if the binary needs no libraries.
-    pub(crate) fn is_static(&self) -> bool {
-        self.triple.ends_with("-musl")
-    }
 }
 
 impl FromStr for Target {
@@ -83,10 +78,8 @@ mod tests {
     fn targets_have_the_names_of_go() {
         let target: Target = "aarch64-unknown-linux-musl".parse().unwrap();
         assert_eq!((target.system, target.architecture), ("linux", "arm64"));
-        assert!(target.is_static());
         let target: Target = "x86_64-apple-darwin".parse().unwrap();
         assert_eq!((target.system, target.architecture), ("darwin", "amd64"));
-        assert!(!target.is_static());
     }
 
     #[test]
