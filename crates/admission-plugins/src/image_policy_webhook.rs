@@ -288,7 +288,7 @@ fn images_of(context: &WriteContext<'_>, pod: &Value) -> Value {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::disallowed_types, reason = "this is a test")]
 mod tests {
     use holdfast_value::yaml;
 

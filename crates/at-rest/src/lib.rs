@@ -1,4 +1,8 @@
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "tests measure the time of the system")
+)]
 #![warn(clippy::indexing_slicing)]
 //! Storage encoding: objects as kube-apiserver stores them in etcd.
 //!

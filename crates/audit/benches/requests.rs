@@ -1,6 +1,6 @@
 //! Benchmark of auditing a request: the processor time of all threads for the two events of a request at the level
 //! `Metadata`.
-
+#![allow(clippy::disallowed_methods, reason = "tests measure the time of the system")]
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark")]
 
 use std::fs;

@@ -1,4 +1,8 @@
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "tests measure the time of the system")
+)]
 #![warn(clippy::indexing_slicing)]
 //! API Priority and Fairness: decides which requests execute now, which wait, and which are rejected
 //! (<https://kubernetes.io/docs/concepts/cluster-administration/flow-control/>, KEP 1040).

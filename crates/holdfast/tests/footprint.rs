@@ -1,6 +1,6 @@
 //! Files, threads and memory of servers inside the process of a test. It is the only test of its program, because it counts
 //! what the whole process has.
-
+#![allow(clippy::disallowed_methods, reason = "tests measure the time of the system")]
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
 //! Servers inside the process of a test.
-
+#![allow(clippy::disallowed_methods, reason = "tests measure the time of the system")]
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
 use std::collections::BTreeSet;

@@ -1,6 +1,12 @@
 //! Shared test harness of the kinds: YAML in, typed objects out, and validation errors as text.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_types,
+    reason = "what fails here is the test"
+)]
 
 mod surroundings;
 

@@ -1,4 +1,8 @@
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "tests measure the time of the system")
+)]
 //! Bounds for what clients cause: rates ([`TokenBucket`]) and memory ([`LruMap`]). The time is an argument. [`Stopwatch`]
 //! measures durations that decide nothing.
 

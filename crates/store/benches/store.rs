@@ -1,6 +1,7 @@
 //! Benchmarks of the embedded store: `cargo bench -p holdfast-store`. This is a plain program without a benchmark
 //! framework, because it measures the processor time and memory of the whole process and the duration of single events
 //! such as opening.
+#![allow(clippy::disallowed_methods, reason = "tests measure the time of the system")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use std::fs;

@@ -78,7 +78,7 @@ impl<T> RunInput<T> {
         Self(value)
     }
 
-    /// Returns the value to code that is not a step of a run. The lints of this crate forbid the steps to call it.
+    /// Returns the value to code that is not a step of a run. The steps get it from their environment only.
     pub fn outside_run(&self) -> &T {
         &self.0
     }

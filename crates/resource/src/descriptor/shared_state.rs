@@ -5,7 +5,7 @@ use super::strategy::WriteRun;
 /// State that a kind or an admission plugin keeps between writes: allocated addresses, counters, cached answers.
 ///
 /// A run of a write reads it only through [`SharedState::in_run`], which records the read. The lints of the crates of kinds
-/// and plugins reject other ways to share state.
+/// and plugins reject other locks and atomic values.
 #[derive(Debug, Default)]
 pub struct SharedState<T>(Mutex<T>);
 

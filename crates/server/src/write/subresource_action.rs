@@ -310,6 +310,7 @@ impl Deletion<'_> {
 fn known(target: &Target, resource: &GroupResource) -> Result<Arc<Resource>, ApiError> {
     target
         .registry
+        .outside_run()
         .resource(resource)
         .cloned()
         .ok_or_else(|| unknown(resource))

@@ -1,5 +1,5 @@
 //! Tests of the engines: crashes, damage, concurrency, watches, a model.
-
+#![allow(clippy::disallowed_methods, reason = "tests measure the time of the system")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
