@@ -15,11 +15,12 @@ use flate2::write::GzEncoder;
 use sha2::{Digest as _, Sha256};
 
 /// Files and their media types.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 5] = [
     ("index.html", "text/html; charset=utf-8"),
     ("app.css", "text/css; charset=utf-8"),
     ("app.js", "text/javascript; charset=utf-8"),
     ("icon.svg", "image/svg+xml"),
+    ("licenses.txt", "text/plain; charset=utf-8"),
 ];
 
 /// Number of bytes of the hash in the name of a version.

@@ -389,7 +389,7 @@ spec:
     };
     await withPage(WIDE, async (page) => {
       await login(page, "#/object/apps/deployments/shop/web");
-      await takeOrGive(page, "minReadySeconds: 7", "Take over…");
+      await takeOrGive(page, "minReadySeconds: 7", "Become owner…");
       await page.getByRole("dialog").getByLabel("Field manager").fill("autoscaler");
       await checkAccess(page, "take over");
       await page.keyboard.press("Enter");

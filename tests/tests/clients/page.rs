@@ -1,5 +1,5 @@
 //! The page at `/ui` in Chromium, used as a person uses it. Each test starts a server and runs one flow of
-//! `tests/clients/ui/flows.mjs`. If `HOLDFAST_PICTURES` names a folder, the flows take the pictures of `docs`.
+//! `tests/clients/ui/flows.mjs`. If `HOLDFAST_PICTURES` names a folder, the flows store the pictures of `docs` there.
 
 use std::path::Path;
 use std::process::Command;

@@ -2,8 +2,8 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, Stdio};
-use std::time::Duration;
+use std::process::{Child, ChildStdout, Stdio};
+use std::time::{Duration, Instant};
 
 use conformance::{Binary, Server};
 use serde_json::Value;
@@ -16,29 +16,37 @@ struct Page {
     /// Host and port.
     address: String,
     code: String,
+    /// The pipe stays open, so that the process can write further lines.
+    _output: BufReader<ChildStdout>,
 }
 
 impl Page {
     fn start(server: &Server) -> Self {
+        Self::start_with(server, &["--no-browser"], &[])
+    }
+
+    fn start_with(server: &Server, flags: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut child = Binary::debug()
             .unwrap()
             .command()
-            .args(["ui", "--no-browser"])
+            .arg("ui")
+            .args(flags)
             .arg(format!("--kubeconfig={}", server.kubeconfig().display()))
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
         let link = line.trim().strip_prefix("Open http://").unwrap();
         let (address, code) = link.split_once("/ui/#code=").unwrap();
         Self {
             address: address.to_owned(),
             code: code.to_owned(),
             child,
+            _output: output,
         }
     }
 
@@ -158,6 +166,36 @@ fn ui_command_rejects_requests_of_other_pages() {
     assert_eq!(status, 405);
     let (status, _) = page.ask("POST", NAMESPACES, &[admitted, ("Content-Length", "5000000")], "");
     assert_eq!(status, 413, "the body is not awaited");
+}
+
+/// Other users can see the arguments of the program that opens the browser.
+#[cfg(target_os = "linux")]
+#[test]
+fn ui_command_hides_the_code_from_other_users() {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("xdg-open");
+    fs::write(
+        &program,
+        "#!/bin/sh\nstat -c '%a' \"$@\" > \"$0.mode\"\ncat \"$@\" > \"$0.page\"\necho \"$@\" > \"$0.arguments\"\n",
+    )
+    .unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let page = Page::start_with(&server, &[], &[("PATH", &path)]);
+    let written = |name: &str| fs::read_to_string(folder.path().join(format!("xdg-open.{name}"))).unwrap_or_default();
+    let end = Instant::now() + Duration::from_secs(60);
+    while written("arguments").is_empty() {
+        assert!(Instant::now() < end, "no browser was opened");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!written("arguments").contains(&page.code));
+    assert_eq!(written("mode").trim(), "600");
+    let link = format!("url=http://{}/ui/#code={}\"", page.address, page.code);
+    assert!(written("page").contains(&link), "{}", written("page"));
 }
 
 #[test]

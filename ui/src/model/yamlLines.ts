@@ -52,7 +52,7 @@ export function yamlLines(value: Json): YamlLines {
       });
     }
   };
-  const document: Document.Parsed = parseDocument(text, { version: "1.1", logLevel: "silent" });
+  const document: Document.Parsed = parseDocument(text, { version: "1.1", logLevel: "silent", uniqueKeys: false });
   visit(document.contents, []);
   let last: Path = [];
   const isFirst = paths.map((path) => path !== undefined);

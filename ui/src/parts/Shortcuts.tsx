@@ -70,6 +70,11 @@ export function Shortcuts() {
             </div>
           ))}
         </dl>
+        <p className="hint">
+          <a href="licenses.txt" target="_blank" rel="noreferrer">
+            Licences of the libraries of this page
+          </a>
+        </p>
         <DialogDismiss className="is-primary">Close</DialogDismiss>
       </Dialog>
     </>

@@ -233,7 +233,7 @@ interface PlanPanelProps {
 }
 
 const DECISIONS: { value: Decision; title: string }[] = [
-  { value: "force", title: "Force: take the field over" },
+  { value: "force", title: "Force: become the owner" },
   { value: "share", title: "Share: apply the stored value" },
   { value: "omit", title: "Leave it out of the manifest" },
 ];

@@ -97,7 +97,7 @@ export function OwnersPanel({ resource, object, state }: PanelProps) {
             <span className="line-actions">
               {chosen.length > 1 && <span className="hint">{chosen.length} fields</span>}
               <button type="button" disabled={chosen.length === 0} onClick={() => setChange({ kind: "take", paths: chosen })}>
-                Take over…
+                Become owner…
               </button>
               <button
                 type="button"

@@ -77,7 +77,7 @@ function FieldChange({ change, object }: { change: { kind: "take" | "give"; path
         open();
       }}
     >
-      <DialogHeading>{isTake ? "Take over fields" : "Give up fields"}</DialogHeading>
+      <DialogHeading>{isTake ? "Become the owner of fields" : "Give up fields"}</DialogHeading>
       <ul className="given-up">
         {texts.slice(0, MAX_LISTED).map((text) => (
           <li key={text}>
