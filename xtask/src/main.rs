@@ -5,6 +5,7 @@
 //! client (benchmarks, replays, generators) live in the package `devtools`; `cargo xtask NAME` builds it and forwards to it.
 
 mod commands;
+mod ui;
 mod words;
 
 use std::ffi::OsString;
@@ -37,6 +38,8 @@ enum Command {
     Deny,
     /// Count words and names that the style guide replaces, and fail if a count has grown.
     Words(words::Arguments),
+    /// Build the page at /ui from its sources (needs Node.js and npm).
+    Ui(ui::Arguments),
     /// A command of the package devtools.
     #[command(external_subcommand)]
     Devtools(Vec<OsString>),
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Command::Test { slow } => commands::test(slow),
         Command::Deny => commands::deny(),
         Command::Words(arguments) => words::run(&arguments),
+        Command::Ui(arguments) => ui::run(&arguments),
         Command::Devtools(arguments) => commands::devtools(&arguments),
     };
     match result {

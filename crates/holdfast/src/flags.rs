@@ -25,6 +25,7 @@ use crate::endpoints::EndpointFlags;
 use crate::envtest::EnvtestFlags;
 use crate::fairness::FairnessFlags;
 use crate::kubelets::KubeletFlags;
+use crate::page::PageFlags;
 use crate::remote::{AccessFlags, ObjectFlags, ReadyFlags};
 use crate::run::RunFlags;
 use crate::served::ServedFlags;
@@ -75,6 +76,11 @@ pub(crate) enum Command {
     Blame(Box<ObjectFlags>),
     /// Apply manifests to a server, and decide about each conflict.
     Apply(Box<ApplyFlags>),
+    /// Open the page of a server in a browser, logged in as the user of the kubeconfig.
+    ///
+    /// Serves the page on the loopback address until it is interrupted, and passes its requests on with the credentials of the
+    /// kubeconfig. The server may be any Kubernetes server.
+    Ui(Box<PageFlags>),
     /// Check that a server is ready, and fail if it is not.
     Ready(Box<ReadyFlags>),
     /// Save, restore and verify snapshots of an embedded store.
@@ -171,6 +177,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) permit_port_sharing: bool,
+
+    /// Serve a page for browsers at /ui. Its files are readable without credentials, and its requests have those of its user
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
+          num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(crate) ui: bool,
 
     /// IP address to advertise to clients, if it differs from the one to listen on
     #[arg(long, value_name = "IP")]

@@ -38,6 +38,7 @@ mod kubeconfig;
 mod kubelets;
 mod logging;
 mod openapi;
+mod page;
 mod pki;
 mod presence;
 #[doc(hidden)]

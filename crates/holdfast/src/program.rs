@@ -11,7 +11,7 @@ use crate::command_line::read;
 use crate::envtest::Role;
 use crate::flags::{Arguments, Command};
 use crate::remote::{ObjectFlags, ReadyFlags};
-use crate::{apply, blame, check, copy, doctor, documents, envtest, remote, run, serve, snapshot};
+use crate::{apply, blame, check, copy, doctor, documents, envtest, page, remote, run, serve, snapshot};
 
 /// Runs the binary: the server, or the command that its command line names.
 pub fn main() -> ExitCode {
@@ -49,6 +49,7 @@ fn run_command(arguments: Arguments) -> anyhow::Result<()> {
         Some(Command::Version) => version(),
         Some(Command::Blame(object)) => blame(&object),
         Some(Command::Apply(flags)) => apply::run(&flags),
+        Some(Command::Ui(flags)) => page::run(&flags),
         Some(Command::Ready(access)) => ready(&access),
         Some(Command::Check(flags)) => check::run(*flags.0),
         Some(Command::Doctor(access)) => doctor::run(&access),

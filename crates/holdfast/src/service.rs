@@ -23,7 +23,7 @@ use holdfast_server::metrics::Metrics;
 use holdfast_server::nodes::NodeConnections;
 use holdfast_server::operations::health::{Endpoint, Health};
 use holdfast_server::operations::paths::{Pages, Paths};
-use holdfast_server::operations::service::Service;
+use holdfast_server::operations::service::{PageFiles, Service};
 use holdfast_server::operations::storage_versions::StorageVersionBarrier;
 use holdfast_server::operations::testing::Testing;
 use holdfast_server::operations::token_uses;
@@ -186,6 +186,7 @@ impl Assembly<'_> {
             drain: flags.shutdown_send_retry_after.then(Arc::default),
             ends_unauthenticated_connections: has(Feature::UnauthenticatedHTTP2DOSMitigation),
             storage_versions,
+            page: flags.ui.then_some(holdfast_ui::respond as PageFiles),
             testing: self.testing.clone(),
         };
         flags.kubelets.follow(identity, &service);

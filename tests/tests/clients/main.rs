@@ -16,3 +16,4 @@ mod java_clients;
 mod kube_rs;
 mod kubectl;
 mod other_clients;
+mod page;

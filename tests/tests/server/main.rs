@@ -32,6 +32,8 @@ mod kubelets;
 mod migration;
 mod nodes;
 mod packaging;
+mod page;
+mod page_command;
 mod process;
 mod quotas;
 mod secret_tokens;

@@ -71,6 +71,7 @@ const GROUPS: [Group; 16] = [
             "shutdown-*",
             "strict-transport-*",
             "tls-*",
+            "ui",
             "worker-threads",
         ],
     },

@@ -94,7 +94,7 @@ const SERVER: CommandPage = CommandPage {
 };
 
 /// All pages.
-const PAGES: [CommandPage; 16] = [
+const PAGES: [CommandPage; 17] = [
     CommandPage {
         command: "",
         environment: &[KUBECONFIG, LOG, ENVTEST_CONTROLLERS],
@@ -184,6 +184,18 @@ const PAGES: [CommandPage; 16] = [
             (
                 "Take over a field without a question",
                 "holdfast apply --server-side -f web.yaml --yes-to=.spec.replicas",
+            ),
+        ],
+        environment: &[KUBECONFIG],
+        ..EMPTY
+    },
+    CommandPage {
+        command: "ui",
+        examples: &[
+            ("Open the page in a browser", "holdfast ui"),
+            (
+                "Print a link for a browser on this machine",
+                "holdfast ui --kubeconfig=holdfast-data/kubeconfig --no-browser",
             ),
         ],
         environment: &[KUBECONFIG],

@@ -52,39 +52,11 @@ pub(crate) struct Answer {
 impl Client {
     /// Connects to the server of `access`.
     pub(crate) async fn connect(access: &Access) -> Result<Self> {
-        let uri: Uri = access
-            .server
-            .parse()
-            .with_context(|| format!("{:?} is no URL", access.server))?;
-        let secure = match uri.scheme_str() {
-            Some("https") => true,
-            Some("http") => false,
-            _ => bail!("{} is reached neither over https nor over http", access.server),
-        };
-        access.check()?;
-        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-        let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
-        let mut certificate = None;
-        let connect = async {
-            let socket = TcpStream::connect((host.as_str(), port)).await?;
-            socket.set_nodelay(true)?;
-            if !secure {
-                return anyhow::Ok(Box::new(socket) as Box<dyn Stream>);
-            }
-            let host_name = access.server_name.clone().unwrap_or_else(|| host.clone());
-            let name = ServerName::try_from(host_name).map_err(std::io::Error::other)?;
-            let handshake = TlsConnector::from(Arc::new(tls(access)?)).connect(name, socket).await;
-            let stream = handshake.context("TLS")?;
-            let presented = stream.get_ref().1.peer_certificates();
-            certificate = presented.and_then(|chain| Some(chain.first()?.to_vec()));
-            anyhow::Ok(Box::new(stream) as Box<dyn Stream>)
-        };
-        let connected = tokio::time::timeout(TIMEOUT, connect)
-            .await
-            .context("the server does not answer");
-        let stream = connected
-            .flatten()
-            .with_context(|| format!("cannot connect to {}", access.server))?;
+        let Dialed {
+            stream,
+            uri,
+            certificate,
+        } = dial(access).await?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         // The waiting request reports why the connection ended.
         tokio::spawn(connection);
@@ -178,8 +150,59 @@ impl Client {
     }
 }
 
+/// A connection to a server, before the first request.
+pub(crate) struct Dialed {
+    pub(crate) stream: Box<dyn Stream>,
+    /// URL of the server.
+    uri: Uri,
+    /// Certificate of the server (DER), if the connection has one.
+    certificate: Option<Vec<u8>>,
+}
+
+/// Opens a connection to the server of `access`, with its client certificate.
+pub(crate) async fn dial(access: &Access) -> Result<Dialed> {
+    let uri: Uri = access
+        .server
+        .parse()
+        .with_context(|| format!("{:?} is no URL", access.server))?;
+    let secure = match uri.scheme_str() {
+        Some("https") => true,
+        Some("http") => false,
+        _ => bail!("{} is reached neither over https nor over http", access.server),
+    };
+    access.check()?;
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+    let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
+    let mut certificate = None;
+    let connect = async {
+        let socket = TcpStream::connect((host.as_str(), port)).await?;
+        socket.set_nodelay(true)?;
+        if !secure {
+            return anyhow::Ok(Box::new(socket) as Box<dyn Stream>);
+        }
+        let host_name = access.server_name.clone().unwrap_or_else(|| host.clone());
+        let name = ServerName::try_from(host_name).map_err(std::io::Error::other)?;
+        let handshake = TlsConnector::from(Arc::new(tls(access)?)).connect(name, socket).await;
+        let stream = handshake.context("TLS")?;
+        let presented = stream.get_ref().1.peer_certificates();
+        certificate = presented.and_then(|chain| Some(chain.first()?.to_vec()));
+        anyhow::Ok(Box::new(stream) as Box<dyn Stream>)
+    };
+    let connected = tokio::time::timeout(TIMEOUT, connect)
+        .await
+        .context("the server does not answer");
+    let stream = connected
+        .flatten()
+        .with_context(|| format!("cannot connect to {}", access.server))?;
+    Ok(Dialed {
+        stream,
+        uri,
+        certificate,
+    })
+}
+
 /// Byte stream of a connection.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 

@@ -16,7 +16,7 @@ use holdfast_value::{Limits, Value, yaml};
 
 use crate::files;
 pub(crate) use access::{Access, AccessFlags};
-pub(crate) use client::{Client, beginning};
+pub(crate) use client::{Client, Stream, beginning, dial};
 pub(crate) use resource::Resource;
 pub(crate) use users::read_users;
 

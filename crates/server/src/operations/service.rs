@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use holdfast_audit::Auditor;
+use http::{HeaderMap, Method};
 use rustls::pki_types::CertificateDer;
 
 use crate::api::context::Context;
@@ -20,6 +22,9 @@ use crate::wire::body::RequestBody;
 use crate::wire::client_authorities::ClientAuthorities;
 use crate::wire::connection;
 use crate::wire::in_flight::InFlight;
+
+/// Function that answers requests for the files of the page by their method, path and headers; `None` for other requests.
+pub type PageFiles = fn(&Method, &str, &HeaderMap) -> Option<http::Response<Bytes>>;
 
 /// The service that answers requests once a connection has read them.
 pub struct Service {
@@ -47,6 +52,8 @@ pub struct Service {
     pub ends_unauthenticated_connections: bool,
     /// The writes that wait until the storage versions of their resources are published, if this is enabled.
     pub storage_versions: Option<Arc<StorageVersionBarrier>>,
+    /// Answers to requests for the files of the page at `/ui`, if it is served.
+    pub page: Option<PageFiles>,
     /// The endpoints for tests, if they are enabled.
     pub testing: Option<Arc<Testing>>,
 }

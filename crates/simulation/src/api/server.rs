@@ -208,6 +208,7 @@ impl Server {
             drain: None,
             ends_unauthenticated_connections: true,
             storage_versions: None,
+            page: None,
             testing: None,
         });
         let selected: &[&str] = match world.has_bug(PlantedBug::RunsNoControllers) {

@@ -13,6 +13,7 @@ mod drain;
 mod exchange;
 mod faults;
 mod identity;
+mod page;
 mod seats;
 mod storage_versions;
 #[cfg(test)]
@@ -33,6 +34,7 @@ use self::director::Director;
 use self::drain::WithRetryAfter;
 use self::faults::WithFaults;
 use self::identity::{WithAuthentication, WithAuthorization, WithImpersonation};
+use self::page::WithPage;
 use self::seats::WithSeats;
 use self::storage_versions::WithStorageVersionPrecondition;
 use crate::http::ApiError;
@@ -132,9 +134,9 @@ impl<H: Handler> Handler for Filtered<'_, H> {
 
 /// Returns the answer of a service to a request. The request passes the filters from the first line to the last.
 ///
-/// The order is that of `DefaultBuildHandlerChain`, whose lines go from the last filter to the first, with two exceptions.
+/// The order is that of `DefaultBuildHandlerChain`, whose lines go from the last filter to the first, with three exceptions.
 /// Logging precedes the request info, so that paths that cannot be parsed are logged. The timeout follows the audit, which
-/// records the answer that the client gets.
+/// records the answer that the client gets. The reference has no page.
 ///
 /// upstream: k8s.io/apiserver/pkg/server#DefaultBuildHandlerChain
 pub(super) async fn respond(service: &Service, exchange: &mut Exchange<'_>) -> Response {
@@ -146,7 +148,7 @@ pub(super) async fn respond(service: &Service, exchange: &mut Exchange<'_>) -> R
         auditor: service.auditor.as_ref(),
         context: &context.representation,
     };
-    let before_timeout: [&dyn Filter; 15] = [
+    let before_timeout: [&dyn Filter; 16] = [
         &WithAuditInit {
             identifiers: shared.identifiers.as_ref(),
         },
@@ -171,6 +173,7 @@ pub(super) async fn respond(service: &Service, exchange: &mut Exchange<'_>) -> R
             serializer,
         },
         &WithCors { browsers },
+        &WithPage { files: service.page },
         &WithAuthentication {
             authenticator: &service.authenticator,
             tokens: shared.tokens.as_ref(),

@@ -174,6 +174,7 @@ impl Server {
             drain: None,
             ends_unauthenticated_connections: true,
             storage_versions: None,
+            page: None,
             testing: None,
         };
         service.context.shared.store.begin_history();

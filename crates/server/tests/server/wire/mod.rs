@@ -203,6 +203,7 @@ impl Server {
             drain: None,
             ends_unauthenticated_connections: true,
             storage_versions: None,
+            page: None,
             testing: None,
         };
         start(&service.context).await.unwrap();
