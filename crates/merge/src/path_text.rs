@@ -7,9 +7,6 @@ use holdfast_value::{SmolStr, Value};
 use crate::scan::Scanner;
 use crate::{Key, Path, PathElement, Set};
 
-/// Maximum number of paths in one list.
-const MAX_PATHS: usize = 64;
-
 /// Field or subtree, named by the text of its path in the form of conflict messages.
 ///
 /// The text of a path does not tell where a name with dots ends: `.metadata.labels.app.kubernetes.io/name` is a path of
@@ -43,6 +40,9 @@ pub struct PathTextError {
 }
 
 impl PathText {
+    /// Maximum number of paths in one list.
+    pub const MAX_PATHS: usize = 64;
+
     /// Parses the text of one path.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl PathText {
         let mut scanner = Scanner::new(text);
         let mut paths = Vec::new();
         let parsed = loop {
-            if paths.len() == MAX_PATHS {
+            if paths.len() == Self::MAX_PATHS {
                 break scanner.error("too many paths");
             }
             match path(&mut scanner) {
@@ -87,7 +87,7 @@ impl PathText {
     pub fn covers(&self, path: &[PathElement]) -> bool {
         let mut rest = self.0.as_str();
         for element in path {
-            match rest.strip_prefix(element.to_string().as_str()) {
+            match strip_element(rest, element) {
                 Some("") => return true,
                 Some(more) => rest = more,
                 None => return false,
@@ -117,7 +117,7 @@ impl PathText {
         let (mut rest, mut path) = (self.0.as_str(), Path::new());
         loop {
             let (element, more) = elements(&level).find_map(|element| {
-                let more = rest.strip_prefix(element.to_string().as_str())?;
+                let more = strip_element(rest, element)?;
                 more.starts_with(['.', '[']).then(|| (element.clone(), more))
             })?;
             level = level.with_prefix(&element);
@@ -138,13 +138,23 @@ fn failed(text: &str, at: usize, why: &'static str) -> PathTextError {
     }
 }
 
+/// Returns the rest of the text after the element at its beginning. Formats only elements of lists, because objects have
+/// many fields.
+fn strip_element<'t>(text: &'t str, element: &PathElement) -> Option<&'t str> {
+    match element {
+        PathElement::Field(name) => text.strip_prefix('.')?.strip_prefix(name.as_str()),
+        _ if text.starts_with('[') => text.strip_prefix(element.to_string().as_str()),
+        _ => None,
+    }
+}
+
 fn elements(set: &Set) -> impl Iterator<Item = &PathElement> {
     set.level().entries().map(|entry| entry.element())
 }
 
 fn find(text: &str, set: &Set, path: &mut Path, found: &mut Set) {
     for element in elements(set) {
-        let Some(rest) = text.strip_prefix(element.to_string().as_str()) else {
+        let Some(rest) = strip_element(text, element) else {
             continue;
         };
         path.push(element.clone());
@@ -164,7 +174,7 @@ fn locate(text: &str, value: &Value, path: &mut Path) -> bool {
     match value {
         Value::Map(map) => map.iter().any(|(name, child)| {
             let element = PathElement::Field(name.clone());
-            let Some(rest) = text.strip_prefix(element.to_string().as_str()) else {
+            let Some(rest) = strip_element(text, &element) else {
                 return false;
             };
             path.push(element);
@@ -307,7 +317,7 @@ mod tests {
 
     #[test]
     fn text_that_is_no_path_is_rejected() {
-        let many = vec![".a"; MAX_PATHS + 1].join(",");
+        let many = vec![".a"; PathText::MAX_PATHS + 1].join(",");
         let deep = format!(".a[={}", "[".repeat(100_000));
         let texts = [
             "", "a", ".", ".a..b", ".a,", ".a[", ".a[]", ".a[b]", ".a[b=]", ".a[1x]", ".a=1", ".a]", ".a[\"b]", &many,

@@ -271,8 +271,9 @@ impl FieldManager {
                     last_applied::MANAGER => self.not_inherited(&conflicts, &existing_typed),
                     _ => conflicts,
                 };
+                let forced = options.forced_fields();
                 let left: MergeConflicts = (not_inherited.into_iter())
-                    .filter(|conflict| !options.forces(&conflict.path))
+                    .filter(|conflict| !forced.contain(&conflict.path))
                     .collect();
                 if !left.is_empty() && options.is_plain() {
                     return Err(ApplyError::Conflicts(named(left, &managed, |_| None)));
@@ -349,11 +350,12 @@ impl FieldManager {
             .update(object, &remaining, &self.api_version, before.clone(), CURRENT)
             .map_err(|error| ApplyError::Failed(error.to_string()))?;
         managers.remove(CURRENT);
+        let forced = options.forced_fields();
         let mut conflicts = Vec::new();
         for (name, owned) in before.iter().filter(|(name, _)| *name != applier) {
             let kept = managers.get(name).map(|kept| kept.set.clone()).unwrap_or_default();
             let lost = owned.set.difference(&kept);
-            let unforced = lost.paths().filter(|path| !options.forces(path));
+            let unforced = lost.paths().filter(|path| !forced.contain(path));
             conflicts.extend(unforced.map(|path| MergeConflict {
                 manager: name.clone(),
                 path,

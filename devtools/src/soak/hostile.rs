@@ -22,20 +22,32 @@ pub(super) const DEFAULTING: &str = "/apis/soak.example.com/v1/namespaces/soak/d
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The kinds of attempts.
-const ATTEMPTS: [Attempt; 8] = [
+const ATTEMPTS: [Attempt; 10] = [
     Attempt::ZeroWindow,
     Attempt::Unread,
     Attempt::SlowBody,
     Attempt::BrokenHead,
+    Attempt::PartialHead,
     Attempt::HangUp,
     Attempt::Defaults,
     Attempt::DeepBody,
     Attempt::WidePatch,
+    Attempt::ApplyOptions,
+];
+
+/// Forms of long responses.
+const FORMS: [&str; 6] = [
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+    "application/json;as=Table;v=v1;g=meta.k8s.io",
+    "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
 ];
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Attempt {
-    /// Many large responses over HTTP/2, with a window of zero bytes.
+    /// Many large responses of one form over HTTP/2, with a window of zero bytes.
     ZeroWindow,
     /// Lists that are requested and not read.
     Unread,
@@ -43,6 +55,8 @@ pub(super) enum Attempt {
     SlowBody,
     /// Request heads that are not HTTP, or too large.
     BrokenHead,
+    /// Large request heads without an end.
+    PartialHead,
     /// Connections that end in the middle of everything.
     HangUp,
     /// A small body that defaults make large.
@@ -51,6 +65,8 @@ pub(super) enum Attempt {
     DeepBody,
     /// Patches that are expensive.
     WidePatch,
+    /// Applies with many paths in their options.
+    ApplyOptions,
 }
 
 /// Past and current attempts of hostile clients.
@@ -76,22 +92,31 @@ pub(super) async fn run(number: u64, target: Target, mut random: Random, attempt
 
 async fn attempt(kind: Attempt, target: &Target, random: &mut Random) -> Result<()> {
     match kind {
-        Attempt::ZeroWindow => zero_window(target).await,
+        Attempt::ZeroWindow => zero_window(target, random).await,
         Attempt::Unread => unread(target).await,
         Attempt::SlowBody => slow_body(target, random).await,
         Attempt::BrokenHead => broken_head(target, random).await,
+        Attempt::PartialHead => partial_head(target).await,
         Attempt::HangUp => hang_up(target, random).await,
         Attempt::Defaults => post(target, DEFAULTING, &defaults(random)).await,
         Attempt::DeepBody => post(target, COLLECTION, &deep(random)).await,
         Attempt::WidePatch => wide_patch(target, random).await,
+        Attempt::ApplyOptions => apply_options(target, random).await,
     }
 }
 
-async fn zero_window(target: &Target) -> Result<()> {
+async fn zero_window(target: &Target, random: &mut Random) -> Result<()> {
+    let form = random.one_of(&FORMS).copied().unwrap_or("application/json");
     let connection = target.connect_http2_with_window(0).await?;
     let mut held = Vec::new();
-    for path in ["/openapi/v2", "/api/v1/configmaps", "/openapi/v3/api/v1"].repeat(20) {
-        held.push(connection.clone().get(path, "application/json").await?);
+    for (path, accept) in [
+        ("/openapi/v2", "application/json"),
+        ("/api/v1/configmaps", form),
+        ("/api/v1/configmaps?watch=true", "application/json"),
+    ]
+    .repeat(20)
+    {
+        held.push(connection.clone().get(path, accept).await?);
     }
     sleep(ATTEMPT_TIMEOUT).await;
     Ok(())
@@ -139,6 +164,46 @@ async fn broken_head(target: &Target, random: &mut Random) -> Result<()> {
     stream.write_all(head.as_bytes()).await?;
     let mut answer = [0; 4096];
     let _length = stream.read(&mut answer).await?;
+    Ok(())
+}
+
+async fn partial_head(target: &Target) -> Result<()> {
+    let mut stream = target.raw().await?;
+    let head = format!(
+        "GET /livez HTTP/1.1\r\nhost: localhost\r\nx-filler: {}",
+        "a".repeat(100_000)
+    );
+    stream.write_all(head.as_bytes()).await?;
+    sleep(ATTEMPT_TIMEOUT).await;
+    Ok(())
+}
+
+async fn apply_options(target: &Target, random: &mut Random) -> Result<()> {
+    let option = random.one_of(&["forceFields", "unset"]).copied().unwrap_or("unset");
+    let paths = |from: u64| {
+        (from..from + 64)
+            .map(|at| format!(".data.k{at}"))
+            .collect::<Vec<_>>()
+            .join(",")
+    };
+    let options: String = (0..64).map(|at| format!("&{option}={}", paths(64 * at))).collect();
+    let data: serde_json::Map<_, _> = (0..4000).map(|at| (format!("k{at}"), json!("x"))).collect();
+    let data = if option == "unset" {
+        serde_json::Map::new()
+    } else {
+        data
+    };
+    let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared-0"}, "data": data});
+    let path = format!("{COLLECTION}/shared-0?fieldManager=hostile&dryRun=All&conflictDetails=true{options}");
+    let mut connection = target.connect().await?;
+    connection
+        .ask(
+            Method::PATCH,
+            &path,
+            "application/apply-patch+yaml",
+            Bytes::from(body.to_string()),
+        )
+        .await?;
     Ok(())
 }
 

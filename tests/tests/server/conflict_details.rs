@@ -1,5 +1,7 @@
 //! Applies whose options ask about conflicts: `conflictDetails`, `forceFields` and `unset`.
 
+use std::time::{Duration, Instant};
+
 use bytes::Bytes;
 use conformance::{Binary, Client, MERGE, Server, Target};
 use http::{Method, StatusCode};
@@ -307,4 +309,32 @@ async fn unset_removes_field_and_its_owners() {
         assert_eq!(status, StatusCode::BAD_REQUEST, "{path}: {answer}");
         assert_eq!(answer["message"], format!("{path} cannot be unset: {why}"));
     }
+}
+
+/// Each of thousands of conflicts is looked up among thousands of forced fields. The bound is generous, but a comparison of
+/// all with all takes minutes.
+#[tokio::test]
+async fn thousands_of_forced_fields_take_little_time() {
+    const FIELDS: usize = 4500;
+    let (_server, mut client) = start().await;
+    let config_map = |value: &str| {
+        let data: serde_json::Map<_, _> = (0..FIELDS).map(|at| (format!("{at:x}"), json!(value))).collect();
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": data})
+    };
+    applied(&mut client, CONFIG_MAP, "fieldManager=one", config_map("a")).await;
+    let fields: Vec<String> = (0..FIELDS).map(|at| format!(".data.{at:x}")).collect();
+    let lists = fields.chunks(64).map(|list| list.join(","));
+    let forced: Vec<String> = lists.map(|list| format!("forceFields={list}")).collect();
+    let query = format!("fieldManager=two&{}", forced.join("&"));
+    let began = Instant::now();
+    let answer = applied(&mut client, CONFIG_MAP, &query, config_map("b")).await;
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    assert_eq!(answer["data"]["0"], "b");
+
+    let unset = format!("fieldManager=two&unset={}&unset=.data.0", fields[..64].join(","));
+    let (status, answer) = apply(&mut client, CONFIG_MAP, &unset, config_map("b")).await;
+    assert_eq!(
+        (status, answer["message"].as_str()),
+        (StatusCode::BAD_REQUEST, Some("unset: at most 64 paths are allowed"))
+    );
 }

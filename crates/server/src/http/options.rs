@@ -183,10 +183,18 @@ fn apply_options(query: &Query, patch_type: PatchType, force: bool) -> Result<Ap
             ))),
         }
     };
+    // The search for each of them reads the whole object.
+    let bounded = |fields: Vec<PathText>| match fields.len() > PathText::MAX_PATHS {
+        true => Err(ApiError::bad_request(format!(
+            "unset: at most {} paths are allowed",
+            PathText::MAX_PATHS
+        ))),
+        false => Ok(fields),
+    };
     let options = ApplyOptions {
         force,
         force_fields: fields("forceFields")?,
-        unset: fields("unset")?,
+        unset: fields("unset").and_then(bounded)?,
         conflict_details: query.get("conflictDetails").is_some_and(reads_as_true),
     };
     if force && !options.force_fields.is_empty() {
@@ -527,6 +535,10 @@ mod tests {
             (
                 "unset=.a%5B",
                 "unset: \".a[\" is not the path of a field: expected a key field and its value at byte 3",
+            ),
+            (
+                format!("unset=.a{}", "&unset=.a".repeat(64)).as_str(),
+                "unset: at most 64 paths are allowed",
             ),
             (
                 "force=true&forceFields=.a",
