@@ -90,6 +90,10 @@ async fn list_has_only_objects_that_user_may_read() {
         .get(&format!("{CONFIG_MAPS}?authorizedOnly=true&limit=2&continue={token}"))
         .await;
     assert_eq!(places(&rest), ["b/x"]);
+    // Hidden objects follow the last one, but a token would tell so.
+    let (_, whole) = alice.get(&format!("{CONFIG_MAPS}?authorizedOnly=true&limit=3")).await;
+    assert_eq!(places(&whole), ["a/x", "a/y", "b/x"]);
+    assert_eq!(whole["metadata"].get("continue"), None, "{whole}");
 
     // Who may list everything gets everything, and an option with another value has no effect.
     let (_, all) = admin.get(&format!("{CONFIG_MAPS}?authorizedOnly=true")).await;

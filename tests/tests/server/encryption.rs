@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use conformance::{Binary, Client, MERGE, Server};
+use conformance::{Binary, Client, MERGE, Server, USER_TOKEN};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -213,6 +213,34 @@ async fn secret_without_its_key_is_an_error() {
     client.until(SECRET, |status, _| status == StatusCode::OK).await;
     assert_eq!(text_of(&mut client, SECRET).await, TEXT);
     assert_eq!(client.get(SECRETS).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn unreadable_secret_is_unknown_to_other_users() {
+    let configuration = Configuration::new(&provider("secretbox", "key1", KEY_ONE));
+    let flag = configuration.flag();
+    let server = start(&[&flag]);
+    let mut client = Client::new(&server).await;
+    client.namespace("hers").await;
+    client.make(SECRETS, secret("token")).await;
+    let role = json!({"metadata": {"name": "reader"}, "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}]});
+    let binding = json!({"metadata": {"name": "reader"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role",
+        "name": "reader"}, "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alice"}]});
+    let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/hers";
+    client.make(&format!("{rbac}/roles"), role).await;
+    client.make(&format!("{rbac}/rolebindings"), binding).await;
+
+    configuration.set(&provider("secretbox", "key1", KEY_TWO));
+    let server = server.restart(&[&flag]).unwrap();
+    let mut client = Client::new(&server).await;
+    client.make("/api/v1/namespaces/hers/secrets", secret("readable")).await;
+    let mut alice = Client::with_token(&server, USER_TOKEN).await;
+    let everywhere = "/api/v1/secrets?authorizedOnly=true";
+    let (status, list) = alice.get(everywhere).await;
+    assert_eq!(status, StatusCode::OK, "{list}");
+    assert_eq!(list["items"].as_array().unwrap().len(), 1, "{list}");
+    let (_, events) = alice.get(&format!("{everywhere}&watch=true&timeoutSeconds=1")).await;
+    assert_eq!(events["object"]["metadata"]["name"], "readable", "{events}");
 }
 
 #[tokio::test]

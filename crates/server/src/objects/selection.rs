@@ -55,6 +55,15 @@ impl Selection {
         self.labels.is_empty() && self.fields.is_empty() && self.name.is_none() && self.authorized.is_none()
     }
 
+    /// Returns true if the permissions of the user include the object with this key. Nothing about other objects may
+    /// appear in an answer, errors included.
+    pub(crate) fn may_show(&self, resource: &Resource, key: &[u8]) -> bool {
+        self.authorized.as_ref().is_none_or(|authorized| {
+            let Identity { name, namespace } = Identity::of_key(resource, key);
+            authorized.contains(namespace, name)
+        })
+    }
+
     /// Returns true if an object is in the shard. Calls `uid` only if the uid decides.
     fn is_in_shard(&self, namespace: &str, uid: impl FnOnce() -> SmolStr) -> bool {
         let Some(shard) = &self.shard else { return true };

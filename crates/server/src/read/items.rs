@@ -280,14 +280,16 @@ impl ListItem {
     }
 }
 
-/// Filters `entries` by the selection. Objects that a webhook converts are selected by the converted content.
+/// Filters `entries` by the selection. Objects that a webhook converts are selected by the converted content. Objects that
+/// the user may not read are not converted, because the error of a conversion names them.
 async fn select(
     entries: Vec<Arc<Entry>>,
     resource: &Resource,
     selection: &Selection,
     conversion: Option<&Conversion>,
 ) -> Result<VecDeque<ListItem>, ApiError> {
-    let mut items: VecDeque<ListItem> = entries.iter().map(ListItem::stored).collect();
+    let shown = entries.iter().filter(|entry| selection.may_show(resource, entry.key()));
+    let mut items: VecDeque<ListItem> = shown.map(ListItem::stored).collect();
     if let Some(conversion) = conversion.filter(|_| !selection.is_everything()) {
         while items.iter().any(|item| conversion.is_due(item)) {
             conversion.carry_out(&mut items).await?;

@@ -235,12 +235,18 @@ impl Page {
         if limit == 0 || options.resource_version == "0" {
             return Ok(page);
         }
-        let items = std::mem::take(&mut page.items).first(limit).await?;
+        // A token must not tell that there are objects that the user may not read.
+        let is_restricted = selection.authorized.is_some();
+        let examined = limit.saturating_add(usize::from(is_restricted));
+        let items = std::mem::take(&mut page.items).first(examined).await?;
         // A single object selected by name is not a chunk, unless a token continues after it.
         let pages = place.key.is_none() || token.is_some();
         let last = items.found().nth(limit - 1).filter(|_| pages);
-        // Like the reference, this ignores the selectors: the request for the next chunk applies them.
-        let next = last.and_then(|last| snapshot.range_after(prefix, last.key()).next());
+        let next = match is_restricted {
+            true => items.found().nth(limit),
+            // Like the reference, this ignores the selectors: the request for the next chunk applies them.
+            false => last.and_then(|last| snapshot.range_after(prefix, last.key()).next()),
+        };
         if let (Some(last), Some(next)) = (last, next) {
             if selection.is_every_attribute() {
                 page.remaining = Some(remaining(snapshot, prefix, token, limit, next.key()));
@@ -250,7 +256,7 @@ impl Page {
             let start = String::from_utf8_lossy(last).into_owned() + "\0";
             page.continue_token = ContinueToken::new(page.revision, start, page.remaining).text();
         }
-        page.items = items;
+        page.items = items.first(limit).await?;
         Ok(page)
     }
 
@@ -356,7 +362,8 @@ impl KeyRange {
         match &self.key {
             Some(key) => {
                 let entry = snapshot.get(key.as_bytes());
-                let found = entry.filter(|entry| entry.key()[..] >= *from).cloned();
+                let may_show = |entry: &&Arc<Entry>| selection.may_show(resource, entry.key());
+                let found = entry.filter(|entry| entry.key()[..] >= *from).filter(may_show).cloned();
                 if let Some(entry) = &found {
                     objects::check_transformable(entry)?;
                 }
@@ -364,8 +371,9 @@ impl KeyRange {
             }
             None => {
                 if snapshot.may_be_untransformable() {
-                    let mut entries = snapshot.range(prefix);
-                    entries.try_for_each(|entry| objects::check_transformable(entry))?;
+                    let entries = snapshot.range(prefix);
+                    let mut shown = entries.filter(|entry| selection.may_show(resource, entry.key()));
+                    shown.try_for_each(|entry| objects::check_transformable(entry))?;
                 }
                 Ok(ListItems::new(
                     snapshot.clone(),

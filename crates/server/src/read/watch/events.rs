@@ -42,6 +42,9 @@ impl WatchEncoder {
     /// # Errors
     /// If the object cannot be decrypted, or cannot be represented in this form.
     pub(crate) async fn change(&mut self, event: &Event) -> Result<Option<Bytes>, ApiError> {
+        if !self.selection.may_show(&self.requested.resource, event.current().key()) {
+            return Ok(None);
+        }
         // Without the error, the watch would show an object that can no longer be decrypted as DELETED.
         if event.kind() != EventKind::Delete {
             objects::check_transformable(event.current())?;
