@@ -261,6 +261,10 @@ fn answer(request: &Request<Incoming>, requests: &Mutex<Vec<String>>) -> Respons
         ),
         Some("/closed") => (StatusCode::OK, json!({"kind": "Closed"})),
         Some("/nodes") => (StatusCode::OK, list("NodeMetricsList", vec![node()])),
+        Some("/switched") => {
+            let response = Response::builder().status(101).header("Connection", "Upgrade");
+            return response.header("Upgrade", "other").body(Full::default()).unwrap();
+        }
         Some("/redirected") => {
             let response = Response::builder().status(302).header("Location", "/elsewhere");
             return response.body(Full::default()).unwrap();

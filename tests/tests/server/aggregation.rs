@@ -541,6 +541,14 @@ async fn connection_header_does_not_remove_forwarded_identity() {
 }
 
 #[tokio::test]
+async fn switch_that_nobody_requested_is_an_error() {
+    let (_certificates, _server, before, _metrics) = before_metrics().await;
+    let (status, text) = get(&before, "/apis/metrics.k8s.io/v1beta1/switched").await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
+    assert!(text.contains("switched protocols without being asked"), "{text}");
+}
+
+#[tokio::test]
 async fn reads_are_retried_if_the_backend_closes_the_connection() {
     let (_certificates, _server, before, _metrics) = before_metrics().await;
     for _ in 0..5 {

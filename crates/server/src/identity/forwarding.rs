@@ -31,6 +31,9 @@ const OF_ORIGIN: [HeaderName; 4] = [
 /// The prefix of the headers that request impersonation.
 const IMPERSONATION_PREFIX: &str = "impersonate-";
 
+/// The prefix of the headers that name a user.
+const REMOTE_PREFIX: &str = "x-remote-";
+
 /// Hop-by-hop headers (RFC 9110, section 7.6.1), in addition to those that `Connection` names.
 const HOP_BY_HOP: [HeaderName; 8] = [
     header::CONNECTION,
@@ -105,6 +108,18 @@ impl ForwardedHeaders<'_> {
             ..RequestHeaders::default()
         };
         impersonation.clear(headers);
+        let disguised: Vec<HeaderName> = headers.keys().filter(|name| is_disguised(name)).cloned().collect();
+        for name in disguised {
+            headers.remove(name);
+        }
+    }
+}
+
+/// Returns true if the header names a user once a server replaces underscores by hyphens, as gateways of CGI do.
+fn is_disguised(name: &HeaderName) -> bool {
+    name.as_str().contains('_') && {
+        let plain = name.as_str().replace('_', "-");
+        plain.starts_with(REMOTE_PREFIX) || plain.starts_with(IMPERSONATION_PREFIX)
     }
 }
 
@@ -212,6 +227,9 @@ mod tests {
             ("x-remote-extra-scopes", "b"),
             ("impersonate-user", "bob"),
             ("impersonate-extra-scopes", "c"),
+            ("x_remote_user", "admin"),
+            ("x-remote_extra-scopes", "b"),
+            ("impersonate_user", "bob"),
             ("accept", "*/*"),
         ]);
         forwarded(None).rewrite(&mut sent).unwrap();

@@ -41,6 +41,7 @@ const DISCOVERY: Duration = Duration::from_secs(5);
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
+const UNASKED_SWITCH: &str = "error trying to reach service: the backend switched protocols without being asked";
 const REDIRECTED: &str = "the backend attempted to redirect this request, which is not permitted";
 
 impl Aggregator {
@@ -119,6 +120,9 @@ impl Aggregator {
                     let why = format!("error trying to reach service: {why}");
                     failed(StatusCode::SERVICE_UNAVAILABLE, &why)
                 })?;
+                if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+                    return Err(failed(StatusCode::SERVICE_UNAVAILABLE, UNASKED_SWITCH));
+                }
                 Ok(self.answer(answer, deadline, &authority))
             }
         }
