@@ -15,6 +15,7 @@ use time::format_description::well_known::Rfc2822;
 use crate::check::{EXPIRY_WARNING, validity};
 use crate::pki;
 use crate::remote::{Access, AccessFlags, Client};
+use crate::terminal::printable_line;
 
 /// Difference between the clocks of client and server that is reported. Tokens and leases are sensitive to it.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(5);
@@ -41,7 +42,7 @@ pub(crate) fn run(flags: &AccessFlags) -> Result<()> {
         let state = if problems.is_empty() { "ok" } else { "problem" };
         let _ = writeln!(text, "{state:<8} {subject}");
         for problem in problems.iter().take(MAX_PROBLEMS) {
-            let _ = writeln!(text, "         - {}", problem.replace(char::is_control, " "));
+            let _ = writeln!(text, "         - {}", printable_line(problem));
         }
         if problems.len() > MAX_PROBLEMS {
             let _ = writeln!(text, "         - and {} more", problems.len() - MAX_PROBLEMS);

@@ -54,6 +54,7 @@ mod snapshot;
 mod static_admission;
 mod storage;
 mod store;
+mod terminal;
 mod testing;
 mod token_keys;
 mod transport;

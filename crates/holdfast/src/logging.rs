@@ -1,7 +1,7 @@
 //! The log: lines on the standard error, for people or for machines.
 
 use std::fmt;
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -45,7 +45,7 @@ fn start_at(format: LogFormat, level: &str) {
     };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+        .with_writer(|| EventLines(std::io::stderr()));
     match format {
         LogFormat::Text => builder
             .with_ansi(std::io::stderr().is_terminal())
@@ -58,6 +58,27 @@ fn start_at(format: LogFormat, level: &str) {
     }
     if let Some((text, error)) = invalid {
         tracing::warn!(filter = text, %error, "the filter of {VARIABLE} is invalid and ignored");
+    }
+}
+
+/// Writer that gets one event at a time and writes it as one line. A line break in a text from elsewhere, such as the
+/// message of a webhook, therefore cannot begin a line that looks like another event.
+struct EventLines<W>(W);
+
+impl<W: io::Write> io::Write for EventLines<W> {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let line = event.strip_suffix(b"\n").unwrap_or(event);
+        if line.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+            let text = String::from_utf8_lossy(line).replace('\n', "\\n");
+            writeln!(self.0, "{}", text.replace('\r', "\\r"))?;
+        } else {
+            self.0.write_all(event)?;
+        }
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 
@@ -214,6 +235,25 @@ mod tests {
         let bytes = output.0.lock();
         let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn event_with_line_breaks_is_one_line() {
+        let output = Output::default();
+        let writer = output.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .without_time()
+            .with_ansi(false)
+            .with_writer(move || EventLines(writer.clone()))
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::error!(error = %"denied\r\nERROR forged", "it failed");
+            tracing::error!("it failed again");
+        });
+        let text = String::from_utf8(output.0.lock().clone()).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(lines[0].ends_with(r"error=denied\r\nERROR forged"), "{text}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::command_line::read;
 use crate::envtest::Role;
 use crate::flags::{Arguments, Command};
 use crate::remote::{ObjectFlags, ReadyFlags};
+use crate::terminal::printable_text;
 use crate::{apply, blame, check, copy, doctor, documents, envtest, remote, run, serve, snapshot};
 
 /// Runs the binary: the server, or the command that its command line names.
@@ -41,7 +42,8 @@ pub fn main() -> ExitCode {
 
 /// Writes an error for the person who called.
 pub(crate) fn report(error: &anyhow::Error) {
-    let _ = writeln!(std::io::stderr(), "holdfast: {error:#}");
+    let text = printable_text(&format!("{error:#}"));
+    let _ = writeln!(std::io::stderr(), "holdfast: {text}");
 }
 
 fn run_command(arguments: Arguments) -> anyhow::Result<()> {
@@ -66,7 +68,7 @@ fn run_command(arguments: Arguments) -> anyhow::Result<()> {
 /// Prints an object with the owners of its fields.
 fn blame(object: &ObjectFlags) -> anyhow::Result<()> {
     let found = remote::object(object)?;
-    let text = blame::render(&found, SystemTime::now());
+    let text = printable_text(&blame::render(&found, SystemTime::now()));
     std::io::stdout().write_all(text.as_bytes())?;
     let managers = found.at(&["metadata", "managedFields"]).and_then(Value::as_list);
     if let (Some(path), true) = (object.file(), managers.is_none_or(|managers| managers.is_empty())) {
@@ -82,7 +84,7 @@ fn blame(object: &ObjectFlags) -> anyhow::Result<()> {
 /// Reports that a server is ready, for callers that wait for it.
 fn ready(flags: &ReadyFlags) -> anyhow::Result<()> {
     let said = remote::ready(flags)?;
-    writeln!(std::io::stdout(), "{said}")?;
+    writeln!(std::io::stdout(), "{}", printable_text(&said))?;
     Ok(())
 }
 

@@ -6,6 +6,8 @@ use anyhow::{Context as _, Result, bail};
 use holdfast_ownership::{Path, PathElement, PathText};
 use holdfast_value::{Value, json};
 
+use crate::terminal::printable_line;
+
 /// Maximum number of characters of a value on the terminal.
 const MAX_VALUE_CHARACTERS: usize = 400;
 
@@ -133,13 +135,9 @@ impl fmt::Display for Conflict {
     }
 }
 
-/// Returns a text that cannot change the terminal.
+/// Returns the beginning of a text, in a form that cannot change the terminal.
 fn printable(text: &str) -> String {
-    let mut shown: String = text
-        .chars()
-        .take(MAX_VALUE_CHARACTERS)
-        .map(|character| if character.is_control() { '?' } else { character })
-        .collect();
+    let mut shown: String = printable_line(text).chars().take(MAX_VALUE_CHARACTERS).collect();
     if text.chars().nth(MAX_VALUE_CHARACTERS).is_some() {
         shown.push('…');
     }

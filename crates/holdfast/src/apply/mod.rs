@@ -15,6 +15,7 @@ use holdfast_value::{Value, json};
 use self::conflicts::Conflict;
 use self::decisions::{Answers, Decision};
 use crate::remote::{Access, AccessFlags, Client, Resource};
+use crate::terminal::{printable_line, printable_text};
 
 /// Manifests to apply, the server, and decisions about conflicts.
 #[derive(Debug, Args)]
@@ -61,7 +62,7 @@ pub(crate) fn run(flags: &ApplyFlags) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut failed = 0;
     for manifest in manifests {
-        let subject = subject(&manifest);
+        let subject = printable_line(&subject(&manifest));
         match runtime.block_on(apply(flags, &access, &yes_to, manifest)) {
             Ok(()) => {
                 let suffix = if flags.dry_run { " (server dry run)" } else { "" };
@@ -69,7 +70,7 @@ pub(crate) fn run(flags: &ApplyFlags) -> Result<()> {
             }
             Err(error) => {
                 failed += 1;
-                writeln!(io::stderr(), "{subject}: {error:#}")?;
+                writeln!(io::stderr(), "{subject}: {}", printable_text(&format!("{error:#}")))?;
             }
         }
     }

@@ -9,6 +9,7 @@ use holdfast_ownership::{Blame, Owner, blame};
 use holdfast_value::Value;
 
 use self::lines::Line;
+use crate::terminal::printable_line;
 
 /// The columns in front of the object.
 const HEADER: [&str; 3] = ["MANAGER", "OPERATION", "AGE"];
@@ -52,11 +53,7 @@ fn cells(line: &Line<'_>, now: SystemTime) -> Vec<[String; 3]> {
 
 /// Returns the manager without control characters, so that its name cannot break the column.
 fn manager(owner: &Owner) -> String {
-    owner
-        .manager
-        .chars()
-        .map(|character| if character.is_control() { '?' } else { character })
-        .collect()
+    printable_line(&owner.manager)
 }
 
 fn operation(owner: &Owner) -> String {
@@ -65,7 +62,7 @@ fn operation(owner: &Owner) -> String {
     } = owner;
     match subresource.as_str() {
         "" => operation.name().to_owned(),
-        subresource => format!("{}/{subresource}", operation.name()),
+        subresource => format!("{}/{}", operation.name(), printable_line(subresource)),
     }
 }
 

@@ -32,7 +32,8 @@ impl Resource {
 
     /// Returns the path of the object `name`.
     pub(crate) fn path(&self, namespace: &str, name: &str) -> Result<String> {
-        let valid = |text: &str| !text.is_empty() && !text.contains(['/', '%', '?', '#', ' ']);
+        let is_segment = |text: &str| !text.contains(['/', '%', '?', '#', ' ']) && !text.contains(char::is_control);
+        let valid = |text: &str| !matches!(text, "" | "." | "..") && is_segment(text);
         let shown = || format!("there can be no object {name:?} in {namespace:?}");
         let fits = valid(name) && (!self.namespaced || valid(namespace));
         fits.then_some(()).with_context(shown)?;
