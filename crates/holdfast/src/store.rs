@@ -15,6 +15,7 @@ use holdfast_store::{
 };
 
 use crate::encryption::{Decode, decode_stored};
+use crate::files;
 use crate::flags::Serve;
 
 async fn open_etcd(config: EtcdConfig, registry: &Arc<ArcSwap<Registry>>) -> Result<Store> {
@@ -42,6 +43,9 @@ pub(crate) struct Opened {
     /// Function that decodes stored values that could not be decrypted when they were read.
     pub(crate) decode: Arc<Decode>,
 }
+
+/// Files of the embedded store. They contain all objects, Secrets included.
+const STORE_FILES: [&str; 5] = ["store.db", "store.db-wal", "store.db-shm", "acknowledged", "lock"];
 
 /// Opens the store. An embedded one uses `clock`.
 pub(crate) async fn open(
@@ -95,8 +99,12 @@ pub(crate) async fn open(
         ),
         other => other.into(),
     });
+    let store = store.context("cannot open the store")?;
+    for name in STORE_FILES {
+        files::restrict(&flags.data_dir.join(name));
+    }
     Ok(Opened {
-        store: Arc::new(store.context("cannot open the store")?),
+        store: Arc::new(store),
         clusters: None,
         decode: match &encryption {
             Some(encryption) => decode_stored(encryption),

@@ -1,6 +1,7 @@
 //! Files that flags name: one that cannot be used ends the start, with the flag, the file and the reason.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use conformance::{ADMIN_TOKEN, Binary, Server, Target};
@@ -313,6 +314,27 @@ fn a_token_is_not_sent_where_others_may_read_it() {
     let why =
         "initializing audit webhook: http://127.0.0.1:1 is reached over http, where others may read the bearer token";
     assert!(said.contains(why) && !said.contains("secret"), "{said}");
+}
+
+#[test]
+fn loose_modes_in_the_data_directory_are_tightened() {
+    const LOOSE: [&str; 5] = ["store.db", "acknowledged", "kubeconfig", "pki/sa.key", "pki/ca.key"];
+    let mut server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    server.kill().unwrap();
+    let data = server.data_dir();
+    for name in LOOSE {
+        fs::set_permissions(data.join(name), fs::Permissions::from_mode(0o666)).unwrap();
+    }
+    server.start_anew(&[]).unwrap();
+    for name in LOOSE {
+        let mode = fs::metadata(data.join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+        assert!(
+            server.logged(&["other users had rights to the file", name]),
+            "{name}: {}",
+            server.log_tail()
+        );
+    }
 }
 
 /// Returns a certificate of the server for its own address, which is its own authority, and its key.
