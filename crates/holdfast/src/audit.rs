@@ -16,6 +16,7 @@ use holdfast_gotext::duration;
 use holdfast_server::runtime::background::Background;
 use holdfast_server::runtime::shutdown::Shutdown;
 
+use crate::files;
 use crate::remote::beginning;
 use crate::webhook::Webhook;
 
@@ -307,7 +308,7 @@ impl AuditFlags {
         let Some(path) = named(self.audit_policy_file.as_ref()) else {
             return Ok(None);
         };
-        let text = std::fs::read(path).with_context(|| format!("failed to read file path {path:?}"))?;
+        let text = files::read_bounded(path).with_context(|| format!("failed to read file path {path:?}"))?;
         let policy = Policy::read(&text).map_err(|error| anyhow!("{error}: from file {}", path.display()))?;
         Ok(Some(policy))
     }

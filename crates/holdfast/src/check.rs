@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 
 use crate::flags::{Arguments, Serve};
 use crate::serve::{Rehearsal, rehearse};
-use crate::{logging, pki};
+use crate::{files, logging, pki};
 
 /// Remaining validity below which a certificate is reported.
 pub(crate) const EXPIRY_WARNING: time::Duration = time::Duration::days(30);
@@ -152,7 +152,10 @@ impl Before {
         let mut lines = Vec::new();
         for path in own.chain(named) {
             // Keys and configurations have such names, too.
-            if let Some(end) = std::fs::read(&path).ok().and_then(|text| pki::end_of_pem(&text).ok()) {
+            if let Some(end) = files::read_bounded(&path)
+                .ok()
+                .and_then(|text| pki::end_of_pem(&text).ok())
+            {
                 lines.push(format!("{}: {}", path.display(), validity(end, now)));
                 if end < now && !path.starts_with(self.data_dir.join("pki")) {
                     report.errors.push(format!("{} has expired", path.display()));

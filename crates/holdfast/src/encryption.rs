@@ -17,6 +17,7 @@ use holdfast_store::{CodecError, Key, StoredForm, Transformer as _, Untransforma
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
+use crate::files;
 use crate::reload;
 use crate::store::Opened;
 
@@ -107,7 +108,7 @@ impl EncryptionFlags {
                 named()
             );
         }
-        let text = fs::read(file).with_context(named)?;
+        let text = files::read_bounded(file).with_context(named)?;
         let update = encryption.prepare(&text, self.encryption_provider_config_automatic_reload);
         update.with_context(named)
     }
@@ -151,7 +152,7 @@ pub(crate) fn follow(flags: &EncryptionFlags, opened: &Opened, service: &Service
 type FileDigest = Option<ConfigurationDigest>;
 
 fn digest_of(file: &Path) -> FileDigest {
-    Some(Sha256::digest(fs::read(file).ok()?).into())
+    Some(Sha256::digest(files::read_bounded(file).ok()?).into())
 }
 
 /// Reload of the configuration whenever the content of its file changes.

@@ -6,15 +6,17 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use holdfast_server::runtime::files;
+pub(crate) use holdfast_server::runtime::files::{read as read_bounded, read_all};
 
 /// Returns the bytes of the file `path`.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).with_context(|| unreadable(path))
+    files::read(path).with_context(|| unreadable(path))
 }
 
 /// Returns the text of the file `path`.
 pub(crate) fn read_text(path: &Path) -> Result<String> {
-    fs::read_to_string(path).with_context(|| unreadable(path))
+    files::read_text(path).with_context(|| unreadable(path))
 }
 
 fn unreadable(path: &Path) -> String {

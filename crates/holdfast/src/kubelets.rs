@@ -10,6 +10,7 @@ use holdfast_server::nodes::NodeConnections;
 use holdfast_server::operations::aggregation::ProxyIdentity;
 use holdfast_server::operations::service::Service;
 
+use crate::files;
 use crate::reload;
 
 /// kube-apiserver's flags for connections to kubelets.
@@ -70,7 +71,7 @@ impl KubeletFlags {
             _ => None,
         };
         let authorities = self.kubelet_certificate_authority.as_ref().map(|path| {
-            let read = std::fs::read(path);
+            let read = files::read_bounded(path);
             read.with_context(|| format!("--kubelet-certificate-authority: cannot read {}", path.display()))
         });
         let authorities = authorities.transpose()?;

@@ -98,3 +98,38 @@ async fn conflicts_are_listed_and_decided_by_flags() {
     let output = apply(&["-f", "first.yaml", "--yes-to=data"]);
     assert!(text(&output.stderr).contains("--yes-to: \"data\" is not the path of a field"));
 }
+
+#[tokio::test]
+async fn hostile_texts_do_not_change_the_terminal() {
+    let binary = Binary::debug().unwrap();
+    let server = Server::start(&binary, &[]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let hostile = r"\e[2J\u009b31m\u202e";
+    for (name, manifest) in [
+        (
+            "name",
+            format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: \"{hostile}\"}}}}"),
+        ),
+        (
+            "kind",
+            format!("{{apiVersion: v1, kind: \"{hostile}\", metadata: {{name: a}}}}"),
+        ),
+        // The server quotes the value in its message.
+        (
+            "label",
+            format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: a, labels: {{a: \"{hostile}\"}}}}}}"),
+        ),
+    ] {
+        fs::write(folder.path().join("file.yaml"), manifest).unwrap();
+        let output = run(binary.path(), &server, folder.path(), &["-f", "file.yaml"]);
+        assert_eq!(output.status.code(), Some(1), "{name}");
+        let complaint = text(&output.stderr);
+        let changes = |character: char| (character.is_control() && character != '\n') || character == '\u{202e}';
+        assert!(!complaint.contains(changes), "{name}: {complaint:?}");
+    }
+    let output = run(binary.path(), &server, folder.path(), &["-f", "/dev/zero"]);
+    assert!(
+        text(&output.stderr).contains("cannot read /dev/zero: it is larger than"),
+        "{output:?}"
+    );
+}

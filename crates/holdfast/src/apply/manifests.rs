@@ -1,7 +1,6 @@
 //! Manifests in files and directories.
 
 use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -11,6 +10,8 @@ use crate::files;
 
 /// Endings of manifests in directories, as in kubectl.
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
+
+const NO_INPUT: &str = "cannot read the standard input";
 
 /// Returns the objects in the files and directories, in their order. The objects of a list are returned one by one.
 pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<Value>> {
@@ -49,10 +50,8 @@ fn text_of(path: &Path) -> Result<String> {
     if path != Path::new("-") {
         return files::read_text(path);
     }
-    let mut text = String::new();
-    let read = std::io::stdin().lock().read_to_string(&mut text);
-    read.context("cannot read the standard input")?;
-    Ok(text)
+    let read = files::read_all(std::io::stdin().lock());
+    String::from_utf8(read.context(NO_INPUT)?).context(NO_INPUT)
 }
 
 /// Adds the objects of each document.

@@ -5,7 +5,6 @@ mod client;
 mod resource;
 mod users;
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -102,15 +101,10 @@ pub(crate) fn ready(flags: &ReadyFlags) -> Result<String> {
 }
 
 fn from_file(path: &Path) -> Result<Value> {
-    let mut text = Vec::new();
-    if path == Path::new("-") {
-        std::io::stdin()
-            .lock()
-            .read_to_end(&mut text)
-            .context("cannot read the standard input")?;
-    } else {
-        text = files::read(path)?;
-    }
+    let text = match path == Path::new("-") {
+        true => files::read_all(std::io::stdin().lock()).context("cannot read the standard input")?,
+        false => files::read(path)?,
+    };
     let object = yaml::parse(&text, &Limits::REQUEST);
     object.with_context(|| format!("{} holds no object", path.display()))
 }

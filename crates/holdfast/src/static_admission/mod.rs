@@ -27,6 +27,7 @@ use holdfast_value::Value;
 use sha2::{Digest as _, Sha256};
 
 use self::manifests::Manifest;
+use crate::files;
 use crate::reload::{self, Changes};
 
 /// Flags for files of admission plugins.
@@ -240,5 +241,5 @@ async fn check(client: &Client, manifest: &Manifest) -> Result<Value, String> {
 
 /// Returns the bytes of a file. Error messages are the reference's.
 fn read_file(path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|error| format!("failed to read file {:?}: {error}", path.display().to_string()))
+    files::read_bounded(path).map_err(|error| format!("failed to read file {:?}: {error}", path.display().to_string()))
 }

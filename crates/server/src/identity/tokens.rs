@@ -12,6 +12,7 @@ use holdfast_resource::access::{RemoteTokenAuthenticator, TokenAuthenticator, To
 use smol_str::SmolStr;
 
 use super::authenticated;
+use crate::runtime::files;
 
 /// Audience of this server unless it is configured, for token reviews.
 pub const AUDIENCE: &str = "https://kubernetes.default.svc";
@@ -75,7 +76,7 @@ impl TokenFile {
     /// # Errors
     /// If the file cannot be read, or a line of it is malformed.
     pub fn load(path: &Path) -> Result<Self, TokenFileError> {
-        let text = std::fs::read_to_string(path).map_err(|source| TokenFileError::Read {
+        let text = files::read_text(path).map_err(|source| TokenFileError::Read {
             path: path.to_owned(),
             source,
         })?;

@@ -1,9 +1,11 @@
-//! Shared runtime services: the time of day, new identifiers, background tasks, long work, shutdown, drain, the build.
+//! Shared runtime services: the time of day, new identifiers, background tasks, long work, shutdown, drain, files,
+//! the build.
 
 pub mod background;
 mod boxed;
 pub mod drain;
 pub mod faults;
+pub mod files;
 mod identifiers;
 pub mod long_work;
 pub mod shutdown;

@@ -21,6 +21,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use tokio::time::Instant;
 
+use crate::runtime::files;
+
 /// Time for which a token that was read from a file is used before the file is read again.
 const TOKEN_FILE_LIFETIME: Duration = Duration::from_secs(60);
 
@@ -150,7 +152,7 @@ impl WebhookUser {
     pub fn new(fields: UserFields) -> Result<Self, String> {
         let authorization = match (fields.token_file, fields.token, fields.basic) {
             (Some(path), _, _) => {
-                let read = std::fs::read_to_string(&path);
+                let read = files::read_text(&path);
                 let text = read.map_err(|error| format!("{}: {error}", path.display()))?;
                 let header = bearer(&text)?;
                 let at = Instant::now();

@@ -6,6 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::runtime::files;
+
 /// PEM text of certificates or of a key.
 ///
 /// ```
@@ -31,7 +33,7 @@ impl PemSource {
     /// If the file cannot be read.
     pub fn read(&self) -> io::Result<Cow<'_, [u8]>> {
         match self {
-            Self::File(path) => std::fs::read(path).map(Cow::Owned),
+            Self::File(path) => files::read(path).map(Cow::Owned),
             Self::Memory(text) => Ok(Cow::Borrowed(text.as_bytes())),
         }
     }
