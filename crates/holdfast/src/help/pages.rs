@@ -70,6 +70,11 @@ const ENVTEST_CONTROLLERS: Row = (
     "Controllers that run if the program is invoked as kube-apiserver; without it, none run",
 );
 
+const ENVTEST_RECORD: Row = (
+    "HOLDFAST_RECORD",
+    "Directory of timelines if the program is invoked as kube-apiserver; without it, none are kept",
+);
+
 const SERVER: CommandPage = CommandPage {
     command: "serve",
     examples: &[
@@ -262,6 +267,7 @@ const PAGES: [CommandPage; 16] = [
         environment: &[
             ("KUBEBUILDER_ASSETS", "Set by the lines that the command prints"),
             ENVTEST_CONTROLLERS,
+            ENVTEST_RECORD,
         ],
         ..EMPTY
     },
