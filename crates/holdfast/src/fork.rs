@@ -33,10 +33,7 @@ impl ForkOrigin {
         flags.testing.adapt_to_fork();
         Self {
             flags,
-            certificates: Certificates {
-                kubeconfig: None,
-                ..certificates.clone()
-            },
+            certificates: certificates.without_kubeconfig(),
             token_keys,
         }
     }

@@ -102,7 +102,7 @@ const SERVER: CommandPage = CommandPage {
 const PAGES: [CommandPage; 16] = [
     CommandPage {
         command: "",
-        environment: &[KUBECONFIG, LOG, ENVTEST_CONTROLLERS],
+        environment: &[KUBECONFIG, LOG, ENVTEST_CONTROLLERS, ENVTEST_RECORD],
         ..SERVER
     },
     SERVER,
