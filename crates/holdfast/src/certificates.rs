@@ -31,6 +31,14 @@ pub(crate) struct Certificates {
 }
 
 impl Certificates {
+    /// Returns the certificates for a fork, which writes no kubeconfig.
+    pub(crate) fn without_kubeconfig(&self) -> Self {
+        Self {
+            kubeconfig: None,
+            ..self.clone()
+        }
+    }
+
     /// Returns the text of the certificate with which clients verify the server.
     pub(crate) fn root(&self) -> Result<Arc<str>> {
         match &self.root {

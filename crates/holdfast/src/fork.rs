@@ -5,6 +5,8 @@ use std::future::ready;
 use anyhow::{Result, ensure};
 use futures_util::future::BoxFuture;
 use holdfast_server::operations::testing::{ForkAddress, ForkState, RunningFork, StartFork};
+use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
 
 use crate::certificates::Certificates;
 use crate::flags::Serve;
@@ -31,10 +33,7 @@ impl ForkOrigin {
         flags.testing.adapt_to_fork();
         Self {
             flags,
-            certificates: Certificates {
-                kubeconfig: None,
-                ..certificates.clone()
-            },
+            certificates: certificates.without_kubeconfig(),
             token_signer,
         }
     }
@@ -64,8 +63,13 @@ impl ForkOrigin {
 
 impl StartFork for ForkOrigin {
     fn start(&self, state: ForkState) -> BoxFuture<'static, Result<Box<dyn RunningFork>, String>> {
-        let origin = self.clone();
-        Box::pin(async move { origin.run(state).await.map_err(|error| format!("{error:#}")) })
+        let (origin, runtime) = (self.clone(), Handle::current());
+        // The future of a start cannot move between threads.
+        let started = spawn_blocking(move || runtime.block_on(origin.run(state)));
+        Box::pin(async move {
+            let outcome = started.await.map_err(|error| error.to_string())?;
+            outcome.map_err(|error| format!("{error:#}"))
+        })
     }
 }
 

@@ -70,6 +70,11 @@ const ENVTEST_CONTROLLERS: Row = (
     "Controllers that run if the program is invoked as kube-apiserver; without it, none run",
 );
 
+const ENVTEST_RECORD: Row = (
+    "HOLDFAST_RECORD",
+    "Directory of timelines if the program is invoked as kube-apiserver; without it, none are kept",
+);
+
 const SERVER: CommandPage = CommandPage {
     command: "serve",
     examples: &[
@@ -97,7 +102,7 @@ const SERVER: CommandPage = CommandPage {
 const PAGES: [CommandPage; 18] = [
     CommandPage {
         command: "",
-        environment: &[KUBECONFIG, LOG, ENVTEST_CONTROLLERS],
+        environment: &[KUBECONFIG, LOG, ENVTEST_CONTROLLERS, ENVTEST_RECORD],
         ..SERVER
     },
     SERVER,
@@ -298,6 +303,7 @@ const PAGES: [CommandPage; 18] = [
         environment: &[
             ("KUBEBUILDER_ASSETS", "Set by the lines that the command prints"),
             ENVTEST_CONTROLLERS,
+            ENVTEST_RECORD,
         ],
         ..EMPTY
     },
