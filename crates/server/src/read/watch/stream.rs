@@ -17,6 +17,7 @@ use crate::http::ApiError;
 use crate::metrics::{ListedWatch, ShardedWatch};
 use crate::objects::Objects;
 use crate::read::items::{ListItems, TimeSlice};
+use crate::runtime::faults::WatchEnd;
 use crate::wire::fairness::{WatchChange, WatchHold, WatchTesting};
 
 /// The interval of the bookmarks of a watch that requests them.
@@ -77,11 +78,20 @@ impl WatchStream {
             Box::pin(changed) as BoxFuture<'static, ()>
         });
         let testing = self.hold.take_testing();
+        let mut readable_changed = self.readable_changed.take();
         let mut run = Run {
             watch: self,
             testing,
             sent: 0,
-            closing: Box::pin(async move { shutdown.closing().await }),
+            ending: Box::pin(async move {
+                tokio::select! {
+                    biased;
+                    () = shutdown.closing() => Ending::Shutdown,
+                    () = OptionFuture::from(readable_changed.as_mut()).map(drop), if readable_changed.is_some() => {
+                        Ending::PermissionsChanged
+                    }
+                }
+            }),
             changed,
             alarm: Box::pin(sleep_until(Instant::now())),
             ended: false,
@@ -95,14 +105,35 @@ impl WatchStream {
     }
 }
 
+/// End of a watch that does not follow from its events.
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    /// The server shuts down.
+    Shutdown,
+    /// The objects that the user may read have changed.
+    PermissionsChanged,
+}
+
+/// What a watch waits for.
+enum Occurrence {
+    Event(Result<Arc<Event<Objects>>, HistoryError>),
+    /// The next bookmark is due, or the watch ends.
+    Alarm,
+    Ending(Ending),
+    /// The resource changes or is no longer served.
+    ResourceChanged,
+    /// A test expires the watch or moves the clock.
+    Testing(WatchChange),
+}
+
 struct Run {
     watch: WatchStream,
     /// The state for tests, if the server has endpoints for them.
     testing: Option<Box<WatchTesting>>,
     /// The number of frames that were sent. If there is a fault, each frame has one event.
     sent: u32,
-    /// A future that is ready when the server shuts down.
-    closing: BoxFuture<'static, ()>,
+    /// A future that is ready when the watch ends early.
+    ending: BoxFuture<'static, Ending>,
     /// A future that is ready when the resource changes or is no longer served; `None` for built-in resources.
     changed: Option<BoxFuture<'static, ()>>,
     /// A timer that fires when the next bookmark is due or the watch ends. It is rarely set: a busy watch does not read
@@ -117,13 +148,10 @@ impl Run {
         if self.ended || late {
             return None;
         }
-        if let Some(testing) = &mut self.testing {
-            if !testing.pass.is_valid().await {
-                return Some(self.expire());
-            }
-            if let Some(end) = testing.end_after(self.sent) {
-                return end.expired.then(|| self.expire());
-            }
+        if self.testing.is_some()
+            && let Some(end) = Box::pin(self.end_by_test()).await
+        {
+            return end.expired.then(|| self.expire());
         }
         if let Some(mut items) = self.watch.initial.take() {
             let (run, more) = self.initial(&mut items).await;
@@ -140,51 +168,32 @@ impl Run {
         let mut turn = TimeSlice::default();
         loop {
             turn.end_if_due().await;
-            let readable_changed = &mut self.watch.readable_changed;
-            let encoder = &mut self.watch.encoder;
-            let happened = tokio::select! {
-                biased;
-                () = &mut self.closing => return None,
-                () = &mut self.alarm => None,
-                () = OptionFuture::from(readable_changed.as_mut()).map(drop), if readable_changed.is_some() => {
-                    self.watch.readable_changed = None;
-                    return Some(self.fail(&ApiError::expired(PERMISSIONS_CHANGED)));
-                }
-                Some(change) = OptionFuture::from(self.testing.as_mut().map(|testing| testing.changed())),
-                    if self.testing.is_some() =>
-                {
-                    match change {
-                        WatchChange::Expired => return Some(self.expire()),
-                        WatchChange::Advanced(by) => self.advance(by),
-                    }
-                    continue;
-                }
-                event = self.watch.watcher.next() => Some(event),
-                () = OptionFuture::from(self.changed.as_mut()).map(drop), if self.changed.is_some() => return None,
+            let occurrence = match self.testing {
+                None => self.occurrence().await,
+                Some(_) => Box::pin(self.occurrence_of_test()).await,
             };
-            if let (Some(testing), Some(Ok(event))) = (&mut self.testing, &happened) {
-                let is_valid = tokio::select! {
+            let encoder = &mut self.watch.encoder;
+            let frame = match occurrence {
+                Occurrence::Event(Ok(event)) if encoder.may_wait() => tokio::select! {
                     biased;
-                    () = &mut self.closing => return None,
-                    is_valid = before_event(testing, encoder, event) => is_valid,
-                };
-                if !is_valid {
-                    return Some(self.expire());
-                }
-            }
-            let frame = match happened {
-                Some(Ok(event)) if encoder.may_wait() => tokio::select! {
-                    biased;
-                    () = &mut self.closing => return None,
+                    ending = &mut self.ending => return self.end(ending),
                     frame = encoder.change(&event) => frame,
                 },
-                Some(Ok(event)) => encoder.change(&event).await,
-                Some(Err(HistoryError::Compacted { requested, oldest })) => Err(too_old(requested, oldest)),
-                Some(Err(_)) => return None,
-                None if Instant::now() >= self.watch.end => return None,
-                None => {
+                Occurrence::Event(Ok(event)) => encoder.change(&event).await,
+                Occurrence::Event(Err(HistoryError::Compacted { requested, oldest })) => {
+                    Err(too_old(requested, oldest))
+                }
+                Occurrence::Event(Err(_)) | Occurrence::ResourceChanged => return None,
+                Occurrence::Alarm if Instant::now() >= self.watch.end => return None,
+                Occurrence::Alarm => {
                     self.set_alarm();
                     self.bookmark().await
+                }
+                Occurrence::Ending(ending) => return self.end(ending),
+                Occurrence::Testing(WatchChange::Expired) => return Some(self.expire()),
+                Occurrence::Testing(WatchChange::Advanced(by)) => {
+                    self.advance(by);
+                    continue;
                 }
             };
             match frame {
@@ -192,6 +201,65 @@ impl Run {
                 Ok(Some(frame)) => return Some(frame),
                 Err(error) => return Some(self.fail(&error)),
             }
+        }
+    }
+
+    /// Waits for the next occurrence on a server without endpoints for tests. Each watcher of an event runs this, so it
+    /// has few branches.
+    async fn occurrence(&mut self) -> Occurrence {
+        tokio::select! {
+            biased;
+            ending = &mut self.ending => Occurrence::Ending(ending),
+            () = &mut self.alarm => Occurrence::Alarm,
+            event = self.watch.watcher.next() => Occurrence::Event(event),
+            () = OptionFuture::from(self.changed.as_mut()).map(drop), if self.changed.is_some() => {
+                Occurrence::ResourceChanged
+            }
+        }
+    }
+
+    /// Waits for the next occurrence on a server with endpoints for tests. An event waits until it is as old as the lag
+    /// of the watch, and while a checkpoint is restored.
+    async fn occurrence_of_test(&mut self) -> Occurrence {
+        let Some(mut testing) = self.testing.take() else {
+            return self.occurrence().await;
+        };
+        let mut occurrence = tokio::select! {
+            biased;
+            change = testing.changed() => Occurrence::Testing(change),
+            occurrence = self.occurrence() => occurrence,
+        };
+        if let Occurrence::Event(Ok(event)) = &occurrence {
+            let early = tokio::select! {
+                biased;
+                ending = &mut self.ending => Some(Occurrence::Ending(ending)),
+                is_valid = before_event(&mut testing, &self.watch.encoder, event) => {
+                    (!is_valid).then_some(Occurrence::Testing(WatchChange::Expired))
+                }
+            };
+            occurrence = early.unwrap_or(occurrence);
+        }
+        self.testing = Some(testing);
+        occurrence
+    }
+
+    /// Waits while a checkpoint is restored. Returns the end of the watch, if a test ends it now.
+    async fn end_by_test(&mut self) -> Option<WatchEnd> {
+        let testing = self.testing.as_mut()?;
+        if !testing.pass.is_valid().await {
+            return Some(WatchEnd {
+                after_events: 0,
+                expired: true,
+            });
+        }
+        testing.end_after(self.sent)
+    }
+
+    /// Ends the watch, with an error if its client must list again.
+    fn end(&mut self, ending: Ending) -> Option<Bytes> {
+        match ending {
+            Ending::Shutdown => None,
+            Ending::PermissionsChanged => Some(self.fail(&ApiError::expired(PERMISSIONS_CHANGED))),
         }
     }
 
