@@ -171,6 +171,8 @@ async fn diff_of_custom_resource_follows_its_schema() {
     client
         .make("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
         .await;
+    let things = "/apis/example.com/v1/namespaces/default/things";
+    client.until(things, |status, _| status == StatusCode::OK).await;
     let thing = |ports: Value| json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": {"ports": ports}});
     let first = thing(json!([{"name": "a", "port": 1}, {"name": "b", "port": 2}]));
     let status = diffs(&mut client, request("m", std::slice::from_ref(&first))).await;
