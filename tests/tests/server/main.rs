@@ -40,5 +40,6 @@ mod service_accounts;
 mod several_servers;
 mod snapshots;
 mod static_admission;
+mod tables;
 mod testing_endpoints;
 mod watches;

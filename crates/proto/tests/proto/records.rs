@@ -301,3 +301,29 @@ fn objects_of_the_reference_have_records() {
     assert!(all > 1500, "{all}");
     assert!(without.len() * 100 < all, "{without:#?}");
 }
+
+#[test]
+fn decoded_messages_have_form_of_their_type() {
+    let messages = built_in();
+    for (name, sent, decoded) in [
+        (
+            "io.k8s.api.core.v1.ResourceRequirements",
+            r#"{"limits":{"cpu":"1100u","memory":"1Gi"},"requests":{"cpu":"100n"}}"#,
+            r#"{"limits":{"cpu":"2m","memory":"1Gi"},"requests":{"cpu":"1m"}}"#,
+        ),
+        // Only amounts of the core group are rounded.
+        (
+            "io.k8s.api.resource.v1.CapacityRequirements",
+            r#"{"requests":{"a":"100n"}}"#,
+            r#"{"requests":{"a":"100n"}}"#,
+        ),
+    ] {
+        let of = messages.types().id(name).unwrap();
+        let mut message = Vec::new();
+        messages.encode(of, &tree(sent), &mut message).unwrap();
+        let value = messages.decode(of, &message, &Limits::REQUEST).unwrap();
+        assert_eq!(value, tree(decoded), "{name}");
+        let typed = types::decode(messages.types(), of, &tree(sent)).unwrap();
+        assert_eq!(typed.value, value, "{name}");
+    }
+}
