@@ -426,7 +426,7 @@ impl<X: Indexer> Publisher<X> {
         let revision = snapshot.revision();
         self.state.root.store(Arc::clone(&snapshot.root));
         self.state.visible.store(revision, Ordering::Release);
-        self.state.revision.send_replace(revision);
+        self.state.advanced.notify_waiters();
         self.begin_at(revision);
     }
 
