@@ -42,8 +42,8 @@ impl Kinds {
         let Ok(object) = version.kind_type.fill_in(typed.object) else {
             return;
         };
-        let environment = self.0.environment(&Namespaces, Access::UNCHECKED);
         for subresource in ["", "status"] {
+            let environment = self.0.environment(&Namespaces, Access::UNCHECKED);
             let target = self.0.target(resource, old, subresource);
             let stage = Stage::new(environment, &target);
             let _ = stage.create(object.clone()).now_or_never().unwrap();

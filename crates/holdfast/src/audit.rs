@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use holdfast_audit::{Auditor, Mode, Observer, Policy, Post, Sink};
 use holdfast_gotext::duration;
 use holdfast_server::runtime::background::Background;
 use holdfast_server::runtime::shutdown::Shutdown;
+use holdfast_server::runtime::{Clock as _, SystemClock};
 
 use crate::files;
 use crate::remote::beginning;
@@ -301,7 +302,9 @@ impl AuditFlags {
         for (task, ended) in ends {
             watch(task, ended, background, shutdown);
         }
-        Ok(Some(Arc::new(Auditor::new(policy, sink, observer, SystemTime::now))))
+        Ok(Some(Arc::new(Auditor::new(policy, sink, observer, || {
+            SystemClock.now()
+        }))))
     }
 
     fn policy(&self) -> Result<Option<Policy>> {

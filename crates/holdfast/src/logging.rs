@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use holdfast_server::runtime::{Clock as _, SystemClock};
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -87,7 +88,9 @@ fn start_at(format: LogFormat, level: &str) -> Verbosity {
         LogFormat::Json => {
             let builder = builder
                 .with_ansi(false)
-                .event_format(JsonLines { now: SystemTime::now })
+                .event_format(JsonLines {
+                    now: || SystemClock.now(),
+                })
                 .with_filter_reloading();
             let handle = builder.reload_handle();
             builder.init();

@@ -142,6 +142,10 @@ impl Base {
     }
 
     /// Returns the parts of the service on the opened store.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each argument becomes one field of the assembly"
+    )]
     fn assembly<'a>(
         &'a self,
         flags: &'a Serve,

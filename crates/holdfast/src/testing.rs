@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::{ArgAction, Args};
@@ -115,7 +114,7 @@ impl TestingFlags {
 
 /// Creates the timeline in a directory.
 fn record_in(directory: &Path, port: u16) -> Result<Timeline> {
-    let now = Timestamp::from(SystemTime::now()).text(Precision::Micros);
+    let now = Timestamp::from(SystemClock.now()).text(Precision::Micros);
     let time: String = now.chars().filter(|letter| letter.is_ascii_alphanumeric()).collect();
     let timeline = Timeline::in_directory(directory, &time, &format!("{}-{port}", std::process::id()));
     timeline.with_context(|| format!("--record: {}", directory.display()))

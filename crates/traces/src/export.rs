@@ -119,7 +119,7 @@ impl Exporter {
             };
             if is_last {
                 while let Ok(span) = self.spans.try_recv() {
-                    batch.push(span);
+                    batch.push(*span);
                 }
             }
             self.export(batch).await;
@@ -130,15 +130,15 @@ impl Exporter {
     }
 
     /// Waits for a batch. Returns true if there are no more spans after it.
-    async fn fill(&mut self, batch: &mut Vec<Box<SpanRecord>>) -> bool {
+    async fn fill(&mut self, batch: &mut Vec<SpanRecord>) -> bool {
         let Some(first) = self.spans.recv().await else {
             return true;
         };
-        batch.push(first);
+        batch.push(*first);
         let end = Instant::now() + BATCH_DELAY;
         while batch.len() < MAX_BATCH_SPANS {
             match tokio::time::timeout_at(end, self.spans.recv()).await {
-                Ok(Some(span)) => batch.push(span),
+                Ok(Some(span)) => batch.push(*span),
                 Ok(None) => return true,
                 Err(_) => break,
             }
@@ -146,7 +146,7 @@ impl Exporter {
         false
     }
 
-    async fn export(&self, batch: Vec<Box<SpanRecord>>) {
+    async fn export(&self, batch: Vec<SpanRecord>) {
         let dropped = self.dropped.swap(0, Ordering::Relaxed);
         if dropped > 0 {
             tracing::warn!(dropped, "spans were dropped, because the collector is too slow");
@@ -179,7 +179,7 @@ impl Exporter {
         Ok(())
     }
 
-    fn request(&self, batch: Vec<Box<SpanRecord>>) -> ExportTraceServiceRequest {
+    fn request(&self, batch: Vec<SpanRecord>) -> ExportTraceServiceRequest {
         let Resource {
             service_name,
             instance,
@@ -197,7 +197,7 @@ impl Exporter {
                         name: "holdfast".to_owned(),
                         version: version.clone(),
                     }),
-                    spans: batch.into_iter().map(|record| span(*record)).collect(),
+                    spans: batch.into_iter().map(span).collect(),
                 }],
             }],
         }

@@ -195,7 +195,7 @@ mod tests {
         assert!(packed.body().len() * 2 < plain.body().len());
         let mut content = Vec::new();
         GzDecoder::new(&packed.body()[..]).read_to_end(&mut content).unwrap();
-        assert_eq!(content, plain.body());
+        assert_eq!(content, plain.body()[..]);
         let rejected = get("/ui/app.js", &headers(header::ACCEPT_ENCODING, "gzip;q=0, br"));
         assert!(!rejected.headers().contains_key(header::CONTENT_ENCODING));
     }

@@ -268,7 +268,7 @@ async fn keys_are_fetched_at_the_intervals_of_the_signer() {
         refresh_hint_seconds: 1,
         ..state(&first)
     };
-    let mut cluster = Cluster::start(hasty, &[]).await;
+    let cluster = Cluster::start(hasty, &[]).await;
     cluster
         .signer
         .with(|state| state.keys = vec![first.published(), second.published()]);

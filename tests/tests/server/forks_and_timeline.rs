@@ -215,7 +215,7 @@ async fn fork_of_many_objects_copies_nothing() {
     }
     writers.join_all().await;
     keep(&mut client).await;
-    let mut least = |path: &'static str| {
+    let least = |path: &'static str| {
         let server = &server;
         async move {
             let mut client = Client::new(server).await;

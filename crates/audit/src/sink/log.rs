@@ -63,7 +63,12 @@ impl Target {
             Self::Growing(path) => Ok(Output::Growing(ensure(&path)?)),
             Self::Rotating(retention) => {
                 ensure(&retention.path)?;
-                Ok(Output::Rotating(Box::new(Rotating::new(retention, SystemTime::now))))
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "the names of rotated files have the time of the system"
+                )]
+                let now = SystemTime::now;
+                Ok(Output::Rotating(Box::new(Rotating::new(retention, now))))
             }
         }
     }

@@ -1,12 +1,13 @@
 //! The one-time code in the link, and the session that the page gets for it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::rand;
 use data_encoding::BASE64URL_NOPAD;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 /// Validity of the code.
 pub(super) const CODE_LIFE: Duration = Duration::from_secs(60);

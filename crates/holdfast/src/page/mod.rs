@@ -12,12 +12,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 
 use self::gate::Gate;
 use self::proxy::Proxy;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use prometheus::{Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts};
 
-use super::authentication::now;
+use super::process::unix_seconds;
 use super::{Families, registered};
 
 /// Upper bounds of the buckets in seconds, as in the reference.
@@ -101,7 +101,7 @@ impl SignerMetrics {
     pub(crate) fn fetched(&self, outcome: Result<f64, Option<&str>>) {
         count(&self.fetches, outcome.map(drop));
         let Ok(data_time) = outcome else { return };
-        set(&self.key_times, now());
+        set(&self.key_times, unix_seconds());
         set(&self.data_times, data_time);
     }
 }

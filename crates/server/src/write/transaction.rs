@@ -239,7 +239,7 @@ impl<'a> Run<'a> {
         metadata::wipe(&mut object);
         let snapshot = self.now.clone();
         let context = self.context;
-        let lookup = lookup(context, &target.registry, &snapshot);
+        let lookup = lookup(context, target.registry.outside_run(), &snapshot);
         let stage = stage(context, target, &lookup);
         let staged = stage.create(object).await?;
         check_has_no_version(&staged.object)?;
@@ -267,7 +267,7 @@ impl<'a> Run<'a> {
         let key = target.key(&target.name);
         let snapshot = self.now.clone();
         let context = self.context;
-        let lookup = lookup(context, &target.registry, &snapshot);
+        let lookup = lookup(context, target.registry.outside_run(), &snapshot);
         let stage = stage(context, target, &lookup);
         let entry = self.base.get(key.as_bytes()).cloned();
         let existing = match &entry {
@@ -301,7 +301,7 @@ impl<'a> Run<'a> {
         };
         let snapshot = self.now.clone();
         let context = self.context;
-        let lookup = lookup(context, &target.registry, &snapshot);
+        let lookup = lookup(context, target.registry.outside_run(), &snapshot);
         let stage = stage(context, target, &lookup);
         let existing = stored_object(target, &entry)?;
         let staged = stage.delete(options, &existing).await?;
@@ -369,8 +369,13 @@ impl<'a> Run<'a> {
             },
         };
         let value = encode(self.context, &new_version)?;
-        let index =
-            objects::index_of(&target.registry, &target.resource, &object, &target.api_version).with_facts(facts);
+        let index = objects::index_of(
+            target.registry.outside_run(),
+            &target.resource,
+            &object,
+            &target.api_version,
+        )
+        .with_facts(facts);
         self.now = self.now.clone().after_put(&Key::from(key.as_str()), &value);
         for reserved in charged {
             self.charge(reserved)?;

@@ -5,6 +5,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,
+    clippy::disallowed_methods,
     missing_docs,
     unreachable_pub,
     reason = "a helper of tests fails as a test does"

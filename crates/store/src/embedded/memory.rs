@@ -136,7 +136,7 @@ mod tests {
     #[tokio::test]
     async fn fork_shares_the_state_and_goes_on_by_itself() {
         let origin = open();
-        let put = |key: &str, value: &str| Transaction::new().put(key, Value::plain(value));
+        let put = |key: &str, value: &'static str| Transaction::new().put(key, Value::plain(value));
         let first = origin.commit(put("/a", "1")).await.unwrap();
         let snapshot = origin.snapshot();
         origin.commit(put("/a", "2")).await.unwrap();

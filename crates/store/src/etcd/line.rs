@@ -38,6 +38,13 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// A connection without a waiting reader.
+#[cfg_attr(
+    feature = "testing",
+    expect(
+        clippy::large_enum_variant,
+        reason = "the large variant is the one of every real server"
+    )
+)]
 pub(super) enum Line {
     /// A connection to a member.
     Socket(SocketLine),

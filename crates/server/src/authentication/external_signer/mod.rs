@@ -8,7 +8,7 @@ mod proto;
 mod tokens;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,6 +16,7 @@ use holdfast_grpc::{Client, GrpcError};
 use holdfast_resource::access::{SignatureFuture, TokenSigner};
 use serde::Deserialize;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use self::proto::{
     FetchKeysRequest, FetchKeysResponse, Key, MetadataRequest, MetadataResponse, SignJwtRequest, SignJwtResponse,

@@ -262,12 +262,12 @@ fn again(target: &Target) -> Target {
         ..
     } = target;
     let mut again = Target::new(
-        registry,
+        registry.outside_run(),
         resource,
         api_version,
         &target.subresource,
         &writer.user,
-        target.request.now,
+        *target.request.now.outside_run(),
     );
     (again.namespace, again.name) = (target.namespace.clone(), target.name.clone());
     again.writer = writer.clone();

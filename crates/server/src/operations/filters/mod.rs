@@ -152,7 +152,7 @@ pub(super) async fn respond(service: &Service, exchange: &mut Exchange<'_>) -> R
         auditor: service.auditor.as_ref(),
         context: &context.representation,
     };
-    let before_timeout: [&dyn Filter; 16] = [
+    let before_timeout: [&dyn Filter; 18] = [
         &WithAuditInit {
             identifiers: shared.identifiers.as_ref(),
         },

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
 use holdfast_gotext::duration;
@@ -11,6 +11,7 @@ use http::{Method, StatusCode};
 use parking_lot::Mutex;
 use serde::Serialize;
 use smol_str::SmolStr;
+use tokio::time::Instant;
 
 use super::Call;
 use crate::http::ApiError;
