@@ -140,8 +140,8 @@ impl Server {
     /// let prepared = Server::builder().controllers([""; 0]).start().await?;
     /// let fork = prepared.fork().await?;
     /// let namespaces = |server: &Server| Api::<Namespace>::all(kube::Client::new(server.connection(), "default"));
-    /// namespaces(&fork).delete("kube-public", &DeleteParams::default()).await?;
-    /// assert!(namespaces(&prepared).get("kube-public").await?.metadata.deletion_timestamp.is_none());
+    /// namespaces(&fork).delete("kube-node-lease", &DeleteParams::default()).await?;
+    /// assert!(namespaces(&prepared).get("kube-node-lease").await?.metadata.deletion_timestamp.is_none());
     /// fork.shutdown().await?;
     /// prepared.shutdown().await?;
     /// # Ok(())

@@ -8,6 +8,8 @@ use anyhow::{Context as _, Result, anyhow};
 use clap::{ArgAction, Args};
 use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_server::operations::testing::Testing;
+use holdfast_server::runtime as time_of_day;
+use holdfast_server::runtime::Clock as _;
 use holdfast_server::runtime::faults::Faults;
 use holdfast_server::runtime::testing_clock::Advances;
 use holdfast_server::runtime::timeline::Timeline;
@@ -114,7 +116,7 @@ impl TestingFlags {
 
 /// Creates the timeline in a directory.
 fn record_in(directory: &Path, port: u16) -> Result<Timeline> {
-    let now = Timestamp::from(SystemClock.now()).text(Precision::Micros);
+    let now = Timestamp::from(time_of_day::SystemClock.now()).text(Precision::Micros);
     let time: String = now.chars().filter(|letter| letter.is_ascii_alphanumeric()).collect();
     let timeline = Timeline::in_directory(directory, &time, &format!("{}-{port}", std::process::id()));
     timeline.with_context(|| format!("--record: {}", directory.display()))

@@ -128,13 +128,13 @@ mod tests {
         assert_eq!(
             changes(
                 "{metadata: {uid: a}, z: 1, b: {c: 2, d: 3}, gone: {x: 1}}",
-                "{metadata: {uid: b}, z: 2, b: {c: 2, e: 4}, new: {y: {w: 1}}}"
+                "{metadata: {uid: b}, z: 2, b: {c: 2, e: 4}, new: {k: {w: 1}}}"
             ),
             [
                 ".b.d 3 -",
                 ".b.e - 4",
                 r#".gone {"x":1} -"#,
-                r#".new - {"y":{"w":1}}"#,
+                r#".new - {"k":{"w":1}}"#,
                 ".z 1 2"
             ]
         );

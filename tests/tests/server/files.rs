@@ -289,13 +289,13 @@ fn file_with_unknown_fields_or_version_ends_the_start() {
 fn flags_with_files_that_change_nothing_are_reported_once() {
     let server = Server::start(
         &Binary::debug().unwrap(),
-        &["--tracing-config-file=/nowhere", "--vmodule", "a=1"],
+        &["--peer-ca-file=/nowhere", "--vmodule", "a=1"],
     )
     .unwrap();
     let log = server.log_tail();
     let report = "these flags of kube-apiserver are taken and change nothing";
     assert_eq!(log.matches(report).count(), 1, "{log}");
-    assert!(log.contains("--tracing-config-file --vmodule"), "{log}");
+    assert!(log.contains("--peer-ca-file --vmodule"), "{log}");
 }
 
 #[test]
@@ -329,8 +329,10 @@ fn loose_modes_in_the_data_directory_are_tightened() {
     for name in LOOSE {
         let mode = fs::metadata(data.join(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
+        // A start writes this file anew.
+        let is_new = name == "acknowledged";
         assert!(
-            server.logged(&["other users had rights to the file", name]),
+            is_new || server.logged(&["other users had rights to the file", name]),
             "{name}: {}",
             server.log_tail()
         );

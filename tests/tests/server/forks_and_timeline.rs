@@ -267,7 +267,7 @@ async fn timeline_shows_changed_fields_with_owners() {
     let server = start(&[]);
     let mut client = Client::new(&server).await;
     let path = format!("{CONFIG_MAPS}/paint");
-    let apply = |colour: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"colour": colour}});
+    let apply = |colour: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "paint"}, "data": {"colour": colour}});
     let applied = format!("{path}?fieldManager=painter");
     for colour in ["red", "blue"] {
         let (status, answer) = client

@@ -25,6 +25,7 @@ mod tests {
     use bytes::Bytes;
     use http::{HeaderMap, Method, StatusCode};
 
+    use super::super::arrival::WithRequestInfo;
     use super::super::testing::{Reply, exchange};
     use super::*;
 
@@ -40,7 +41,9 @@ mod tests {
             (Some(files), "GET", "/api", StatusCode::IM_A_TEAPOT),
             (None, "GET", "/ui/", StatusCode::IM_A_TEAPOT),
         ] {
-            let handler = Reply::UNREACHABLE.behind(WithPage { files });
+            let handler = Reply::UNREACHABLE
+                .behind(WithPage { files })
+                .behind(WithRequestInfo { cbor: false });
             let answer = handler.handle(&mut exchange(method, path)).await;
             assert_eq!(answer.status(), status, "{method} {path}");
         }
