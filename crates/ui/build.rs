@@ -29,8 +29,8 @@ const ETAG_BYTES: usize = 16;
 fn main() -> Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=dist");
-    let target = env::var_os("OUT_DIR").context("OUT_DIR is not set")?;
-    let target = Path::new(&target);
+    let folder = env::var_os("OUT_DIR").context("OUT_DIR is not set")?;
+    let target = Path::new(&folder);
     let mut table = format!("const FILES: [File; {}] = [\n", FILES.len());
     for (name, media_type) in FILES {
         let content = fs::read(Path::new("dist").join(name)).with_context(|| format!("dist/{name}"))?;

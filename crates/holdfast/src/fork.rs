@@ -80,12 +80,12 @@ impl ForkOrigin {
             "the server has no administrator whose credentials the fork could use"
         );
         let started = Self::start(&self, state).await?;
-        let address = started
+        let administrator = started
             .certificates
             .administrator
             .as_ref()
-            .map(|administrator| address(administrator, &started.url));
-        let address = address.ok_or_else(|| anyhow::anyhow!("the fork has no administrator"))?;
+            .ok_or_else(|| anyhow::anyhow!("the fork has no administrator"))?;
+        let address = address(administrator, &started.url);
         let serving = started.begin(&self.flags)?;
         Ok(Box::new(Fork { serving, address }))
     }

@@ -97,14 +97,14 @@ pub(crate) async fn open(
         ..holdfast_store::Config::new(&flags.data_dir)
     };
     let opened = Store::open(config, Objects::new(Arc::clone(registry)));
-    let store = opened.map_err(|error| match error {
+    let described = opened.map_err(|error| match error {
         OpenError::Damaged { .. } => anyhow!(
             "{error}. Nothing was changed: bring back a backup, or start with --accept-data-loss to go on with what can \
              still be read"
         ),
         other => other.into(),
     });
-    let store = store.context("cannot open the store")?;
+    let store = described.context("cannot open the store")?;
     for name in STORE_FILES {
         files::restrict(&flags.data_dir.join(name));
     }

@@ -43,7 +43,7 @@ impl ApplyOptions {
     }
 }
 
-/// Fields that the options of an apply force. A look-up takes the same time for any number of them, because a client may
+/// Fields that the options of an apply force. A look-up has the same cost for any number of them, because a client may
 /// name thousands, and as many may conflict.
 pub(crate) struct ForcedFields<'a> {
     all: bool,

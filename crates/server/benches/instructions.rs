@@ -361,11 +361,11 @@ async fn create_pods(server: &Server, count: usize) -> Vec<String> {
 
 async fn bindings(server: &Server, count: usize) {
     let pods = create_pods(server, UNBOUND_PODS).await;
-    let binding = json!({
+    let document = json!({
         "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name(0), "namespace": "default"},
         "target": {"kind": "Node", "name": "node-0"},
     });
-    let binding = Named::new(&binding);
+    let binding = Named::new(&document);
     for (at, pod) in pods.iter().take(count).enumerate() {
         let path = format!("{pod}/binding");
         binding.post(server, &path, at).await;
@@ -374,7 +374,7 @@ async fn bindings(server: &Server, count: usize) {
 
 async fn events(server: &Server, count: usize) {
     let time = "2026-01-01T00:00:00Z";
-    let event = json!({
+    let document = json!({
         "apiVersion": "v1", "kind": "Event", "metadata": {"name": name(0), "namespace": "default"},
         "involvedObject": {
             "kind": "Pod", "namespace": "default", "name": name(0), "uid": "01234567-89ab-cdef-0123-456789abcdef",
@@ -384,7 +384,7 @@ async fn events(server: &Server, count: usize) {
         "source": {"component": "kubelet", "host": "node-0"}, "reportingComponent": "kubelet", "reportingInstance": "node-0",
         "firstTimestamp": time, "lastTimestamp": time,
     });
-    let event = Named::new(&event);
+    let event = Named::new(&document);
     for at in 0..count {
         event.post(server, "/api/v1/namespaces/default/events", at).await;
     }

@@ -224,7 +224,11 @@ fn span(mut record: SpanRecord) -> Span {
         },
         start_time_unix_nano: start,
         end_time_unix_nano: start.saturating_add(duration),
-        attributes: record.attributes.into_iter().map(attribute).collect(),
+        attributes: record
+            .attributes
+            .into_iter()
+            .map(|(name, value)| attribute(name, value))
+            .collect(),
         links: record.link.into_iter().map(link).collect(),
         status: record.error.map(|message| Status { message, code: 2 }),
         flags: 1,
@@ -244,15 +248,15 @@ fn link(context: crate::context::TraceContext) -> Link {
     }
 }
 
-fn attribute((name, value): (&'static str, Attribute)) -> KeyValue {
-    let value = match value {
+fn attribute(name: &str, value: Attribute) -> KeyValue {
+    let variant = match value {
         Attribute::Text(text) => Variant::Text(text),
         Attribute::Number(number) => Variant::Number(number),
         Attribute::Bool(value) => Variant::Bool(value),
     };
     KeyValue {
         key: name.to_owned(),
-        value: Some(AnyValue { value: Some(value) }),
+        value: Some(AnyValue { value: Some(variant) }),
     }
 }
 

@@ -58,8 +58,10 @@ pub fn respond(method: &Method, path: &str, headers: &HeaderMap) -> Option<Respo
     if rest.is_empty() {
         return Some(redirect());
     }
-    let name = rest.strip_prefix('/')?;
-    let name = if name.is_empty() { "index.html" } else { name };
+    let name = match rest.strip_prefix('/')? {
+        "" => "index.html",
+        name => name,
+    };
     let file = FILES.iter().find(|file| file.name == name)?;
     Some(file.answer(headers))
 }

@@ -312,7 +312,7 @@ async fn unset_removes_field_and_its_owners() {
 }
 
 /// Each of thousands of conflicts is looked up among thousands of forced fields. The bound is generous, but a comparison of
-/// all with all takes minutes.
+/// all with all needs minutes.
 #[tokio::test]
 async fn thousands_of_forced_fields_take_little_time() {
     const FIELDS: usize = 4500;

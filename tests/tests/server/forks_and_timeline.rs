@@ -14,8 +14,8 @@ const FORKS: &str = "/testing/forks";
 const JSON: &str = "application/json";
 
 fn start(more: &[&str]) -> Server {
-    let flags = ["--testing-endpoints", "--unsafe-no-fsync", "--controllers="];
-    let flags: Vec<&str> = flags.iter().chain(more).copied().collect();
+    const USUAL: [&str; 3] = ["--testing-endpoints", "--unsafe-no-fsync", "--controllers="];
+    let flags: Vec<&str> = USUAL.iter().chain(more).copied().collect();
     Server::start(&Binary::debug().unwrap(), &flags).unwrap()
 }
 

@@ -94,8 +94,8 @@ fn cells_of_text_are_those_of_tree() {
         }
     }
     for file in ["initial.jsonl", "objects.jsonl"] {
-        let lines = std::fs::read_to_string(shared("corpus/storage").join(file)).unwrap();
-        let lines = lines
+        let text = std::fs::read_to_string(shared("corpus/storage").join(file)).unwrap();
+        let lines = text
             .lines()
             .map(|line| json::parse(line.as_bytes(), &Limits::TRUSTED).unwrap());
         objects.extend(lines.filter_map(|line| line.get("object").cloned()));

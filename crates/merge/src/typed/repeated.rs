@@ -111,8 +111,8 @@ impl Finder<'_> {
         }
         let is_associative = list.relationship == Relationship::Associative;
         let Some(names) = is_associative.then(|| names(list, items).ok()).flatten() else {
-            let unique = items.iter().enumerate();
-            let unique: List = unique
+            let numbered = items.iter().enumerate();
+            let unique: List = numbered
                 .map(|(at, item)| self.below(position(at), list.element, item))
                 .collect();
             return Value::List(unique);
@@ -121,8 +121,8 @@ impl Finder<'_> {
         let positions = groups.positions(&groups.left);
         let mut unique = Vec::with_capacity(items.len());
         for (at, (name, item)) in names.iter().zip(items.iter()).enumerate() {
-            let same = groups.left.get(at).and_then(|group| positions.get(*group));
-            let same = same.map_or(&[][..], |positions| positions);
+            let group = groups.left.get(at).and_then(|group| positions.get(*group));
+            let same = group.map_or(&[][..], |positions| positions);
             if same.len() > 1 && self.found.len() <= MAX_KEYS && same.first() == Some(&at) {
                 self.found.push(RepeatedItems {
                     list: self.path.clone(),

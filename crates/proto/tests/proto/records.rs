@@ -318,12 +318,12 @@ fn decoded_messages_have_form_of_their_type() {
             r#"{"requests":{"a":"100n"}}"#,
         ),
     ] {
-        let of = messages.types().id(name).unwrap();
+        let id = messages.types().id(name).unwrap();
         let mut message = Vec::new();
-        messages.encode(of, &tree(sent), &mut message).unwrap();
-        let value = messages.decode(of, &message, &Limits::REQUEST).unwrap();
+        messages.encode(id, &tree(sent), &mut message).unwrap();
+        let value = messages.decode(id, &message, &Limits::REQUEST).unwrap();
         assert_eq!(value, tree(decoded), "{name}");
-        let typed = types::decode(messages.types(), of, &tree(sent)).unwrap();
+        let typed = types::decode(messages.types(), id, &tree(sent)).unwrap();
         assert_eq!(typed.value, value, "{name}");
     }
 }

@@ -162,11 +162,11 @@ impl Cell {
                 text
             }
             Rule::Condition(of) => {
-                let conditions = match source {
+                let value = match source {
                     Source::Object(object) => object.at(&CONDITIONS),
                     Source::Values { .. } => source.at(0, &[]),
                 };
-                let conditions = conditions.and_then(Value::as_list).map_or(&[][..], |list| &list[..]);
+                let conditions = value.and_then(Value::as_list).map_or(&[][..], |list| &list[..]);
                 let found = conditions
                     .iter()
                     .find(|condition| condition.str_at(&["type"]) == Some(of));

@@ -31,10 +31,15 @@ pub fn write_object(types: &TypeTable, of: Option<TypeId>, object: &Value, out: 
 /// Appends like [`write_object`], with room for the resource version instead of the one that the object has, if any.
 /// Returns the offset at which its text belongs; `None` if the object has no metadata.
 pub fn write_object_with_room(types: &TypeTable, of: Option<TypeId>, object: &Value, out: &mut Vec<u8>) -> Option<u32> {
-    let of = of.map(|of| types.get(of));
+    let object_type = of.map(|id| types.get(id));
     let mut revision_at = None;
     out.push(b'{');
-    for (at, member) in object.as_map().into_iter().flat_map(|map| members(of, map)).enumerate() {
+    for (at, member) in object
+        .as_map()
+        .into_iter()
+        .flat_map(|map| members(object_type, map))
+        .enumerate()
+    {
         if at > 0 {
             out.push(b',');
         }

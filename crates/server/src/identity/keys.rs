@@ -387,8 +387,7 @@ mod tests {
     fn a_key_is_published_by_its_public_half_alone() {
         let pair = rcgen::KeyPair::generate().unwrap();
         let key = VerifyingKey::from_der(&pair.subject_public_key_info()).unwrap();
-        let keys = Keys::new([key.clone(), key]);
-        let keys = SharedKeys::from(keys);
+        let keys = SharedKeys::from(Keys::new([key.clone(), key]));
         let documents = IssuerDocuments::new("https://me", "https://me/openid/v1/jwks", keys.clone()).unwrap();
         let document = documents.get("/openid/v1/jwks").unwrap();
         assert_eq!(document.media_type, "application/jwk-set+json");

@@ -327,7 +327,7 @@ impl Default for TimeSlice {
 }
 
 impl TimeSlice {
-    /// Counts an object that is written next. The clock is read only after several small objects, because reading it takes
+    /// Counts an object that is written next. The clock is read only after several small objects, because reading it lasts
     /// as long as writing one.
     fn count(&mut self, bytes: usize) {
         self.unchecked = self.unchecked.saturating_add(bytes.max(MIN_OBJECT_BYTES));

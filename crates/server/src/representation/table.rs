@@ -85,8 +85,8 @@ impl Rows {
         let text = self.requested_text(entry)?;
         let columns = self.requested.columns();
         let mut values = Vec::with_capacity(columns.len());
-        let metadata = paths.read(text, &mut values)?;
-        let metadata = text.get(metadata?).filter(|text| text.first() == Some(&b'{'))?;
+        let place = paths.read(text, &mut values)?;
+        let metadata = text.get(place?).filter(|text| text.first() == Some(&b'{'))?;
         write_cells(paths.cells(columns, &values, self.now), bytes);
         bytes.extend_from_slice(b",\"object\":");
         match self.include {

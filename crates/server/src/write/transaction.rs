@@ -258,8 +258,8 @@ impl<'a> Run<'a> {
             return Err(error.with_warnings(staged.warnings));
         }
         self.guards.insert(key.clone(), 0);
-        let charged = reservations::reserve(self.context, &stage, target, &snapshot, &staged.object, None);
-        let charged = charged.map_err(|error| error.with_warnings(staged.warnings.clone()))?;
+        let reserved = reservations::reserve(self.context, &stage, target, &snapshot, &staged.object, None);
+        let charged = reserved.map_err(|error| error.with_warnings(staged.warnings.clone()))?;
         self.put(target, key, None, staged, charged)
     }
 
@@ -286,9 +286,9 @@ impl<'a> Run<'a> {
                 Ok(())
             }
             (_, entry) => {
-                let charged =
+                let reserved =
                     reservations::reserve(self.context, &stage, target, &snapshot, &staged.object, entry.as_ref());
-                let charged = charged.map_err(|error| error.with_warnings(staged.warnings.clone()))?;
+                let charged = reserved.map_err(|error| error.with_warnings(staged.warnings.clone()))?;
                 self.put(target, key, entry, staged, charged)
             }
         }

@@ -183,7 +183,7 @@ pub(super) async fn compact(server: Arc<Server>) {
     }
 }
 
-/// What a watcher knows of its prefix.
+/// Objects of a prefix, as the events of a watcher show them.
 pub(super) struct WatchRecord {
     prefix: &'static str,
     /// Longest pause after an event.

@@ -13,8 +13,8 @@ pub(super) struct TextCodec;
 
 impl Codec for TextCodec {
     fn encode(&self, key: &[u8], value: &Value, _old: Option<&Bytes>) -> Result<Bytes, CodecError> {
-        let text = value.bytes().strip_prefix(BRACKETS);
-        let text = text.ok_or_else(|| CodecError::new(key, "the value has no place for its revision"))?;
+        let stripped = value.bytes().strip_prefix(BRACKETS);
+        let text = stripped.ok_or_else(|| CodecError::new(key, "the value has no place for its revision"))?;
         Ok(Bytes::copy_from_slice(text))
     }
 

@@ -46,7 +46,7 @@ pub trait Link: Send + Sync + 'static {
     fn has_bug(&self, bug: EtcdBug) -> bool;
 }
 
-/// What happens to a call.
+/// Fate of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Fate {
     /// Time until the request arrives at the member.
@@ -74,7 +74,7 @@ pub enum Ending {
     NoLeader,
 }
 
-/// What happens to the next message of an open watch.
+/// Fate of the next message of an open watch.
 #[derive(Clone, Copy, Debug)]
 pub enum WatchStep {
     /// The message arrives after a delay.

@@ -242,8 +242,8 @@ mod tests {
     fn values_are_found_in_maps_and_items() {
         let text = r#" { "a" : { "b" : [ 1 ] , "c" : null } , "l" : [ {"n":"x","i":1} , 2 , [{"n":"no"}], {"i":2}, {"n":"y"} ] , "z":{"b":7} } "#;
         let paths = set(["a.b", "l[].n", "a.c", "a.d", "l[].i", "z.b.c", "l.n"].split_at(5).0);
-        let expected = [(0, "[1]"), (2, "null"), (1, "\"x\""), (4, "1"), (4, "2"), (1, "\"y\"")];
-        let expected = expected.map(|(path, value)| (path, value.to_owned()));
+        let values = [(0, "[1]"), (2, "null"), (1, "\"x\""), (4, "1"), (4, "2"), (1, "\"y\"")];
+        let expected = values.map(|(path, value)| (path, value.to_owned()));
         assert_eq!(found(text, &paths).unwrap(), expected);
         assert_eq!(found(text, &set(&["z.b.c", "l.n", "a[].b"])).unwrap(), []);
         assert_eq!(found("{}", &paths).unwrap(), []);

@@ -230,8 +230,8 @@ impl DiffRequests {
             (true, true) => DiffResult::Unchanged,
         };
         diff.add_fields(&changes);
-        let given_up = given_up_fields(&before, &after, &target.writer.manager);
-        let given_up = given_up.map_err(|error| ApiError::unclassified(error.to_string()))?;
+        let compared = given_up_fields(&before, &after, &target.writer.manager);
+        let given_up = compared.map_err(|error| ApiError::unclassified(error.to_string()))?;
         diff.given_up = given_up.iter().map(ToString::to_string).collect();
         Ok(())
     }

@@ -206,8 +206,8 @@ impl DiffWatch {
             return Ok(());
         }
         let store: &Store = self.requests.requester.context.shared.store.for_key(prefix.as_bytes());
-        let watcher = store.watch(prefix.as_str(), store.revision());
-        let watcher = watcher.map_err(|_| ApiError::unavailable("the server is shutting down"))?;
+        let opened = store.watch(prefix.as_str(), store.revision());
+        let watcher = opened.map_err(|_| ApiError::unavailable("the server is shutting down"))?;
         self.watchers.push(PrefixWatcher {
             prefix,
             watcher,

@@ -54,11 +54,8 @@ impl<'a> Fields<'a> {
         let Some(map) = value.and_then(Value::as_map) else {
             return Err(invalid(&path, "it must be an object"));
         };
-        let unknown = map.iter().map(|(name, _)| name.as_str());
-        let unknown: Vec<&str> = unknown
-            .filter(|name| !known.contains(name))
-            .take(NAMED_FIELDS)
-            .collect();
+        let names = map.iter().map(|(name, _)| name.as_str());
+        let unknown: Vec<&str> = names.filter(|name| !known.contains(name)).take(NAMED_FIELDS).collect();
         match unknown.is_empty() {
             true => Ok(Self { map, path }),
             false => Err(invalid(&path, format!("unknown fields: {}", unknown.join(", ")))),
@@ -111,8 +108,8 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// 400 if it is no list or empty, 413 if it has too many items.
     pub(super) fn items(&self, name: &str, limit: usize) -> Result<&'a [Value], ApiError> {
-        let items = self.get(name).and_then(Value::as_list);
-        let items: &[Value] = items.ok_or_else(|| invalid(&self.path(name), "it must be a list"))?;
+        let list = self.get(name).and_then(Value::as_list);
+        let items: &[Value] = list.ok_or_else(|| invalid(&self.path(name), "it must be a list"))?;
         match items.len() {
             0 => Err(invalid(&self.path(name), "it is empty")),
             count if count > limit => Err(ApiError::too_large_because(format!(

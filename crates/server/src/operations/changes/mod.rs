@@ -2,7 +2,7 @@
 //!
 //! Its resources can only be created, like reviews. The documents of the group are served at its own paths. The lists of
 //! all groups and the OpenAPI documents do not name it, so that they are those of kube-apiserver. A CRD or an APIService
-//! of the same group takes precedence.
+//! of the same group has precedence.
 
 mod diff;
 mod diff_watch;

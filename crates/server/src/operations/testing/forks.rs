@@ -180,8 +180,8 @@ impl Forks {
     }
 
     async fn start(&self, checkpoint: SmolStr, state: ForkState) -> Result<Report, ApiError> {
-        let starter = self.starter.get();
-        let starter = starter.ok_or_else(|| ApiError::unavailable("the server is not ready"))?;
+        let is_starting = || ApiError::unavailable("the server is not ready");
+        let starter = self.starter.get().ok_or_else(is_starting)?;
         {
             let mut running = self.running.lock();
             if running.forks.len() + running.starting >= MAX_FORKS {

@@ -51,7 +51,7 @@ pub(in crate::operations) fn is_recorded(path: &str) -> bool {
     !UNRECORDED.iter().any(|prefix| path.starts_with(prefix))
 }
 
-/// Facts about a request, collected before its handler takes them.
+/// Facts about a request, collected before its handler removes them.
 pub(in crate::operations) struct TimelineFacts {
     target: Option<ResourcePath>,
     field_manager: Option<String>,
