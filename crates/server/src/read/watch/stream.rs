@@ -114,7 +114,7 @@ enum Ending {
     PermissionsChanged,
 }
 
-/// What a watch waits for.
+/// Occurrence that a watch waits for.
 enum Occurrence {
     Event(Result<Arc<Event<Objects>>, HistoryError>),
     /// The next bookmark is due, or the watch ends.
