@@ -58,8 +58,9 @@ struct Inner<X: Indexer> {
 enum UnderWay<X: Indexer> {
     /// The operations that were sent, with the bytes of each put.
     Sent(Vec<Op<X>>, Vec<Option<Bytes>>),
-    /// The entries of a published transaction.
-    Made(Made<X>),
+    /// The entries of a transaction that was published at this revision. Without an answer of etcd, the revision is that of
+    /// an event with the same changes, which another transaction may have made.
+    Made(Revision, Made<X>),
 }
 
 /// A change from the watch or from a first read.
@@ -138,24 +139,29 @@ impl<X: Indexer> Feed<X> {
             return None;
         }
         let mut draft = inner.publisher.draft();
-        inner.apply_own(&mut draft, id, revision, time);
-        inner.apply_early(&mut draft, time);
+        if inner.apply_own(&mut draft, id, revision, time) {
+            inner.apply_early(&mut draft, time);
+        }
         inner.publisher.publish(draft);
-        inner.fetch(id)
+        inner.fetch(id, revision)
     }
 
     /// Returns the entries of a transaction that the state already shows.
     pub(crate) fn made(&self, id: u64, revision: Revision) -> Made<X> {
         let mut inner = self.inner.lock();
         inner.early.remove(&revision);
-        if let Some(made) = inner.fetch(id) {
+        if let Some(made) = inner.fetch(id, revision) {
             return made;
         }
-        // The watch delivered other bytes than were sent, or the state was read again: the event shows the state's
-        // entries.
-        let ops = match inner.under_way.get(&id) {
-            Some(UnderWay::Sent(ops, _)) => ops.iter().map(|op| op.key().clone()).collect(),
-            _ => Vec::new(),
+        // The watch delivered other bytes than were sent, or the same changes at another revision, or the state was read
+        // again: the state has the entries.
+        let keys: Vec<Option<Key>> = match inner.under_way.get(&id) {
+            Some(UnderWay::Sent(ops, _)) => ops.iter().map(|op| Some(op.key().clone())).collect(),
+            Some(UnderWay::Made(_, made)) => {
+                let key = |entry: &Option<Arc<Entry<X>>>| entry.as_ref().map(|entry| entry.key().clone());
+                made.iter().map(key).collect()
+            }
+            None => Vec::new(),
         };
         inner.forget(id);
         drop(inner);
@@ -163,7 +169,8 @@ impl<X: Indexer> Feed<X> {
             .state
             .snapshot_at(revision)
             .unwrap_or_else(|_| self.state.snapshot());
-        ops.iter().map(|key| then.get(key).cloned()).collect()
+        let entry = |key: &Option<Key>| key.as_ref().and_then(|key| then.get(key).cloned());
+        keys.iter().map(entry).collect()
     }
 
     /// Publishes the changes from the watch, in the order of revisions; those of one revision are together.
@@ -182,18 +189,14 @@ impl<X: Indexer> Feed<X> {
             if revision <= draft.revision() {
                 continue;
             }
-            match inner.early.remove(&revision).or_else(|| inner.sender(&group)) {
-                Some(id) => inner.apply_own(&mut draft, id, revision, time),
-                None => self.apply(
-                    &mut draft,
-                    group,
-                    At {
-                        revision,
-                        position: 0,
-                        time,
-                    },
-                    observer,
-                ),
+            let own = inner.early.remove(&revision).or_else(|| inner.sender(&draft, &group));
+            if !own.is_some_and(|id| inner.apply_own(&mut draft, id, revision, time)) {
+                let at = At {
+                    revision,
+                    position: 0,
+                    time,
+                };
+                self.apply(&mut draft, group, at, observer);
             }
             draft.pass(revision);
             inner.apply_early(&mut draft, time);
@@ -411,12 +414,12 @@ impl<X: Indexer> Inner<X> {
         }
     }
 
-    /// Removes and returns the entries of a transaction.
-    fn fetch(&mut self, id: u64) -> Option<Made<X>> {
+    /// Removes and returns the entries of a transaction that was published at `revision`.
+    fn fetch(&mut self, id: u64, revision: Revision) -> Option<Made<X>> {
         match self.under_way.remove(&id)? {
-            UnderWay::Made(made) => Some(made),
-            sent @ UnderWay::Sent(..) => {
-                self.under_way.insert(id, sent);
+            UnderWay::Made(published, made) if published == revision => Some(made),
+            other => {
+                self.under_way.insert(id, other);
                 None
             }
         }
@@ -433,8 +436,8 @@ impl<X: Indexer> Inner<X> {
             .any(|(op, bytes)| *op.key() == change.key && *bytes == change.stored)
     }
 
-    /// Returns the pending transaction whose changes are exactly those of `group`.
-    fn sender(&self, group: &[Change]) -> Option<u64> {
+    /// Returns the pending transaction that would make exactly the changes of `group` in the draft.
+    fn sender(&self, draft: &Draft<X>, group: &[Change]) -> Option<u64> {
         let id = group.iter().find_map(|change| self.by_key.get(&change.key))?;
         let Some(UnderWay::Sent(ops, encoded)) = self.under_way.get(id) else {
             return None;
@@ -444,15 +447,24 @@ impl<X: Indexer> Inner<X> {
                 .zip(encoded)
                 .any(|(op, bytes)| *op.key() == change.key && *bytes == change.stored)
         };
-        let puts = encoded.iter().flatten().count();
-        let came = group.iter().filter(|change| change.stored.is_some()).count();
-        (puts == came && group.iter().all(same)).then_some(*id)
+        // A deletion of an absent key has no event.
+        let changes = ops.iter().filter(|op| match op {
+            Op::Put { .. } => true,
+            Op::Delete { key, .. } => draft.get(key).is_some(),
+        });
+        (changes.count() == group.len() && group.iter().all(same)).then_some(*id)
     }
 
-    /// Applies a transaction of this server, committed at `revision`, to the draft.
-    fn apply_own(&mut self, draft: &mut Draft<X>, id: u64, revision: Revision, time: std::time::Duration) {
-        let Some(UnderWay::Sent(ops, _)) = self.under_way.remove(&id) else {
-            return;
+    /// Applies a transaction of this server, committed at `revision`, to the draft. Returns false if it was published before,
+    /// for an event with the same changes: the watch delivers the event of this revision.
+    fn apply_own(&mut self, draft: &mut Draft<X>, id: u64, revision: Revision, time: std::time::Duration) -> bool {
+        let ops = match self.under_way.remove(&id) {
+            Some(UnderWay::Sent(ops, _)) => ops,
+            Some(published @ UnderWay::Made(..)) => {
+                self.under_way.insert(id, published);
+                return false;
+            }
+            None => return false,
         };
         self.unlist(&ops, id);
         let mut made = Vec::with_capacity(ops.len());
@@ -468,7 +480,8 @@ impl<X: Indexer> Inner<X> {
             });
         }
         draft.pass(revision);
-        self.under_way.insert(id, UnderWay::Made(made));
+        self.under_way.insert(id, UnderWay::Made(revision, made));
+        true
     }
 
     /// Applies the transactions that directly follow the draft.
@@ -479,8 +492,8 @@ impl<X: Indexer> Inner<X> {
                 return;
             }
             entry.remove();
-            if revision == draft.revision() + 1 {
-                self.apply_own(draft, id, revision, time);
+            if revision == draft.revision() + 1 && !self.apply_own(draft, id, revision, time) {
+                return;
             }
         }
     }
