@@ -126,23 +126,34 @@ mod tests {
 
     #[test]
     fn serve_is_the_server_without_a_command() {
-        for words in [&["serve", "--v=3", "--watch-cache"][..], &["--v=3", "--watch-cache"]] {
+        for words in [
+            &["serve", "--v=3", "--contention-profiling"][..],
+            &["--v=3", "--contention-profiling"],
+        ] {
             let arguments = read_words(words);
             assert!(arguments.command.is_none());
             assert_eq!(arguments.serve.v, 3);
             assert_eq!(arguments.serve.stated["v"], "3");
-            assert!(arguments.serve.ignored.contains("watch-cache"));
+            assert!(arguments.serve.ignored.contains("contention-profiling"));
             assert!(arguments.serve.is_set("v") && !arguments.serve.is_set("data_dir"));
         }
     }
 
     #[test]
     fn flags_of_the_command_to_run_stay_as_they_are() {
-        let arguments = read_words(&["run", "--v=3", "--watch-cache", "--", "make", "--watch-cache", "--v=5"]);
+        let arguments = read_words(&[
+            "run",
+            "--v=3",
+            "--contention-profiling",
+            "--",
+            "make",
+            "--contention-profiling",
+            "--v=5",
+        ]);
         let Some(Subcommand::Run(run)) = arguments.command else {
             panic!("another command")
         };
         assert_eq!((run.0.serve.v, run.0.serve.ignored.len()), (3, 1));
-        assert_eq!(run.0.command, ["make", "--watch-cache", "--v=5"]);
+        assert_eq!(run.0.command, ["make", "--contention-profiling", "--v=5"]);
     }
 }

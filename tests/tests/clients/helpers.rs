@@ -74,8 +74,9 @@ fn python_helper_works_from_its_wheel() {
             .args(["--quiet", "--disable-pip-version-check", "--no-deps"]);
         pip
     };
-    let mut build = pip(&["wheel", "--no-build-isolation", "--wheel-dir"]);
+    let mut build = pip(&["wheel", "--no-build-isolation"]);
     build
+        .arg("--wheel-dir")
         .arg(wheels.path())
         .arg(&sources)
         .env("HOLDFAST_BINARY", Binary::debug().unwrap().path());

@@ -232,7 +232,7 @@ fn check_describes_flags_and_changes_nothing() {
         "--feature-gates=CBORServingAndStorage=true".to_owned(),
         "--enable-admission-plugins=AlwaysDeny".to_owned(),
         "--anonymous-auth=false".to_owned(),
-        "--watch-cache=true".to_owned(),
+        "--contention-profiling=true".to_owned(),
     ];
     let checked = holdfast(&["check"]).args(&flags).output().unwrap();
     let report = stdout(&checked);
@@ -244,7 +244,7 @@ fn check_describes_flags_and_changes_nothing() {
         "serviceaccount-controller",
         "all writes (AlwaysDeny)",
         "requests without credentials",
-        "--watch-cache has no effect here",
+        "--contention-profiling has no effect here",
     ] {
         assert!(report.contains(part), "{part} is missing: {report}");
     }

@@ -89,6 +89,15 @@ impl Script {
         self.feed.begin(vec![op], encoded)
     }
 
+    /// Sends deletions of both first entries.
+    fn sends_deletions(&self) -> u64 {
+        let delete = |name| Op::Delete {
+            key: key(name),
+            last: None,
+        };
+        self.feed.begin(vec![delete("a"), delete("b")], vec![None, None])
+    }
+
     /// Returns the events of the watcher since the last call.
     fn seen(&mut self) -> Vec<(EventKind, String, Revision)> {
         let mut seen = Vec::new();
@@ -161,6 +170,46 @@ fn write_of_another_to_same_key_is_not_treated_as_own() {
     script.feed.forget(id);
     assert_eq!(script.feed.state.snapshot().get(&key("c")).unwrap().bytes(), "c at 11");
     assert_eq!(script.seen(), puts(&[("c", 11)]));
+}
+
+#[test]
+fn deletion_by_another_is_not_a_larger_own_transaction() {
+    let mut script = Script::new();
+    let id = script.sends_deletions();
+    script.comes([delete("a", 11)]);
+    assert!(script.feed.state.snapshot().get(&key("b")).is_some());
+    // The own transaction finds only `b`.
+    assert!(script.feed.committed(id, 12).is_some());
+    script.comes([delete("b", 12)]);
+    let deleted = |name: &str, revision| (EventKind::Delete, name.to_owned(), revision);
+    assert_eq!(script.seen(), [deleted("a", 11), deleted("b", 12)]);
+}
+
+#[test]
+fn same_changes_by_another_do_not_hide_the_own_ones() {
+    for is_answered_first in [true, false] {
+        let mut script = Script::new();
+        let id = script.sends("c", 11);
+        // Another server puts the same bytes, and this server's transaction is executed later.
+        script.comes([put("c", 11, 11)]);
+        let own = Event {
+            kv: Some(KeyValue {
+                mod_revision: 13,
+                ..kv("c", 11, 11)
+            }),
+            ..put("c", 11, 13)
+        };
+        if is_answered_first {
+            assert!(script.feed.committed(id, 13).is_none());
+        }
+        script.comes([delete("b", 12), own]);
+        let made = script.feed.made(id, 13);
+        assert_eq!(made[0].as_ref().unwrap().mod_revision(), 13);
+        let mut expected = puts(&[("c", 11)]);
+        expected.push((EventKind::Delete, "b".to_owned(), 12));
+        expected.extend(puts(&[("c", 13)]));
+        assert_eq!(script.seen(), expected);
+    }
 }
 
 #[test]
