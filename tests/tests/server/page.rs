@@ -12,7 +12,7 @@ async fn anonymous(server: &Server) -> Connection {
 }
 
 async fn get(connection: &mut Connection, path: &str) -> (StatusCode, HeaderMap, Bytes) {
-    let (head, body) = connection.get(path, "*/*").await.unwrap().into_parts();
+    let (head, body) = connection.get(path, "text/html,*/*").await.unwrap().into_parts();
     (head.status, head.headers, body.collect().await.unwrap().to_bytes())
 }
 
