@@ -12,6 +12,7 @@ use holdfast_authentication::{
     JwtAuthenticator, JwtConfig, PrefixedClaimOrExpression, validate,
 };
 use holdfast_controllers::Identity;
+use holdfast_egress::{Dialer, EgressSelector, Network};
 use holdfast_gotext::duration;
 use holdfast_schema::{Aggregate, FieldError, FieldPath};
 use holdfast_server::authentication::{JwtAuthenticators, JwtIssuers, RemoteTokens, ReviewVersion, TokenWebhook};
@@ -107,6 +108,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) is_anonymous_auth_set: bool,
     /// The metrics of the server.
     pub(crate) metrics: &'a Metrics,
+    /// Proxies of networks, if there are any.
+    pub(crate) egress: Option<&'a EgressSelector>,
     /// Progress of the server's shutdown.
     pub(crate) shutdown: &'a Shutdown,
     /// Tasks in the background.
@@ -161,7 +164,10 @@ impl AuthenticationFlags {
     /// # Errors
     /// If the file or a flag is invalid.
     pub(crate) fn load(&self, surroundings: &Surroundings<'_>) -> Result<Authentication> {
-        let webhook = self.webhook(&surroundings.audiences)?;
+        let dialer = surroundings
+            .egress
+            .and_then(|egress| egress.dialer(Network::ControlPlane));
+        let webhook = self.webhook(&surroundings.audiences, dialer)?;
         let (jwt, anonymous) = match &self.authentication_config {
             Some(path) => self.load_file(path, surroundings)?,
             None if self.is_oidc_set() => (Some(self.load_flags(surroundings)?), None),
@@ -201,6 +207,7 @@ impl AuthenticationFlags {
             anonymous: anonymous.clone(),
             own_issuers: surroundings.own_issuers.to_vec(),
             metrics: metrics.clone(),
+            egress: surroundings.egress.cloned(),
             shutdown: surroundings.shutdown.clone(),
             jwt: None,
         };
@@ -226,7 +233,8 @@ impl AuthenticationFlags {
         let metrics = metrics(surroundings.metrics)?;
         let outcome = authenticators(configuration, surroundings.own_issuers, &algorithms);
         let authenticators = outcome.map_err(|why| anyhow!("invalid authentication configuration: {why}"))?;
-        let issuers = JwtIssuers::start(authenticators, &metrics, surroundings.shutdown).map_err(|why| anyhow!(why))?;
+        let started = JwtIssuers::start(authenticators, &metrics, surroundings.egress, surroundings.shutdown);
+        let issuers = started.map_err(|why| anyhow!(why))?;
         Ok(JwtAuthenticators::new(issuers, surroundings.audiences.clone(), metrics))
     }
 
@@ -289,7 +297,7 @@ impl AuthenticationFlags {
         })
     }
 
-    fn webhook(&self, audiences: &[SmolStr]) -> Result<Option<TokenWebhook>> {
+    fn webhook(&self, audiences: &[SmolStr], dialer: Option<&Dialer>) -> Result<Option<TokenWebhook>> {
         let Some(path) = &self.authentication_token_webhook_config_file else {
             return Ok(None);
         };
@@ -298,7 +306,7 @@ impl AuthenticationFlags {
         let webhook =
             read.with_context(|| format!("--authentication-token-webhook-config-file: {}", path.display()))?;
         let ttl = self.authentication_token_webhook_cache_ttl;
-        let post = Box::new(webhook);
+        let post = Box::new(webhook.through(dialer));
         Ok(Some(TokenWebhook::new(post, version, audiences.to_vec(), ttl)))
     }
 }
@@ -338,6 +346,7 @@ struct Follower {
     anonymous: Option<AnonymousConfig>,
     own_issuers: Vec<String>,
     metrics: AuthenticationMetrics,
+    egress: Option<EgressSelector>,
     shutdown: Shutdown,
     jwt: Option<Arc<JwtAuthenticators>>,
 }
@@ -351,7 +360,7 @@ impl Follower {
             let why = "changed from initial configuration file";
             return Err(FieldError::forbidden(&FieldPath::new("anonymous"), why).to_string());
         }
-        JwtIssuers::start(authenticators, &self.metrics, &self.shutdown)
+        JwtIssuers::start(authenticators, &self.metrics, self.egress.as_ref(), &self.shutdown)
     }
 
     async fn follow(mut self, mut changes: Changes<Option<FileState>>) {

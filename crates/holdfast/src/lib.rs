@@ -24,6 +24,7 @@ mod controllers;
 mod copy;
 mod doctor;
 mod documents;
+mod egress;
 mod election;
 mod encryption;
 mod endpoints;

@@ -32,6 +32,7 @@ use tokio::task::JoinHandle;
 use crate::aggregation::Aggregation;
 use crate::authorization::{AuthorizationMode, Configured};
 use crate::certificates::{Certificates, certificates, hostname, load_tls, reached_at};
+use crate::egress::Egress;
 use crate::flags::Serve;
 use crate::health::Milestones;
 use crate::presence::{self, Presence, RELEASE_LIMIT};
@@ -160,6 +161,7 @@ impl Base {
             shutdown,
             testing,
             signing: None,
+            egress: self.settings.egress.as_ref(),
         }
     }
 }
@@ -181,7 +183,7 @@ pub(crate) async fn start_server<T>(flags: &Serve, cancelled: impl Future<Output
     let testing = flags.testing.load()?;
     let store_clock = testing::store_clock(testing.as_ref());
     let opened = tokio::select! {
-        opened = store::open(flags, &base.registry, &base.kinds.apis, store_clock) => opened,
+        opened = store::open(flags, &base.registry, &base.kinds.apis, store_clock, base.settings.egress.as_ref()) => opened,
         _ = cancelled => return Ok(None),
     };
     drop(waiting);
@@ -255,7 +257,7 @@ pub(crate) async fn rehearse(flags: &mut Serve) -> Result<Rehearsal> {
     let reached = SocketAddr::new(reached_at(flags), flags.secure_port);
     let base = Base::new(flags, settings, reached)?;
     flags.storage.check()?;
-    flags.storage.etcd(&base.registry, &base.kinds.apis, None)?;
+    flags.storage.etcd(&base.registry, &base.kinds.apis, None, None)?;
     flags.storage.etcd_servers.clear();
     flags.storage.etcd_servers_overrides.clear();
     flags.in_memory = true;
@@ -269,6 +271,7 @@ pub(crate) async fn rehearse(flags: &mut Serve) -> Result<Rehearsal> {
         &base.registry,
         &base.kinds.apis,
         testing::store_clock(testing.as_ref()),
+        None,
     )
     .await?;
     let (milestones, nodes) = (Milestones::default(), Arc::<NodeGraph>::default());
@@ -330,6 +333,8 @@ struct Settings {
     /// The name of this host.
     host: String,
     election: Option<Election>,
+    /// Proxies of networks, if there are any.
+    egress: Option<Egress>,
 }
 
 impl Settings {
@@ -352,6 +357,7 @@ impl Settings {
             rules,
             host,
             election,
+            egress: Egress::load(flags)?,
         })
     }
 

@@ -24,6 +24,7 @@ mod copies;
 mod custom_resources;
 mod deletion;
 mod differences;
+mod egress;
 mod encryption;
 mod etcd_conditions;
 mod external_signer;

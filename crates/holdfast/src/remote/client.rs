@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
+use holdfast_egress::Dialer;
 use holdfast_server::wire::tls::AnyServer;
 use holdfast_value::{Limits, Value, json};
 use http::request::Builder;
@@ -52,6 +53,11 @@ pub(crate) struct Answer {
 impl Client {
     /// Connects to the server of `access`.
     pub(crate) async fn connect(access: &Access) -> Result<Self> {
+        Self::connect_through(access, None).await
+    }
+
+    /// Connects to the server of `access` through `dialer`.
+    pub(crate) async fn connect_through(access: &Access, dialer: Option<&Dialer>) -> Result<Self> {
         let uri: Uri = access
             .server
             .parse()
@@ -66,10 +72,19 @@ impl Client {
         let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
         let mut certificate = None;
         let connect = async {
-            let socket = TcpStream::connect((host.as_str(), port)).await?;
-            socket.set_nodelay(true)?;
+            let socket: Box<dyn Stream> = match dialer {
+                Some(dialer) => {
+                    let name = uri.host().unwrap_or_default();
+                    Box::new(dialer.dial(&format!("{name}:{port}")).await?)
+                }
+                None => {
+                    let socket = TcpStream::connect((host.as_str(), port)).await?;
+                    socket.set_nodelay(true)?;
+                    Box::new(socket)
+                }
+            };
             if !secure {
-                return anyhow::Ok(Box::new(socket) as Box<dyn Stream>);
+                return anyhow::Ok(socket);
             }
             let host_name = access.server_name.clone().unwrap_or_else(|| host.clone());
             let name = ServerName::try_from(host_name).map_err(std::io::Error::other)?;

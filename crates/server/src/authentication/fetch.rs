@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use holdfast_egress::Dialer;
 use http::header::{ACCEPT, CACHE_CONTROL, EXPIRES, HeaderMap, LOCATION, USER_AGENT};
 use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Empty, Limited};
@@ -39,12 +40,12 @@ pub(super) struct Document {
 }
 
 impl Fetcher {
-    /// Trusts `authorities` in PEM, or those of the system.
+    /// Trusts `authorities` in PEM, or those of the system, and connects through `dialer`.
     ///
     /// # Errors
     /// If there are no authorities.
-    pub(super) fn new(authorities: Option<&str>) -> Result<Self, String> {
-        let connector = Connector::new(authorities.map(str::as_bytes), None, None)?;
+    pub(super) fn new(authorities: Option<&str>, dialer: Option<&Dialer>) -> Result<Self, String> {
+        let connector = Connector::new(authorities.map(str::as_bytes), None, None)?.through(dialer);
         let pool = Pool::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
@@ -180,7 +181,7 @@ mod tests {
 
     #[tokio::test]
     async fn plain_http_is_rejected() {
-        let fetcher = Fetcher::new(None);
+        let fetcher = Fetcher::new(None, None);
         let Ok(fetcher) = fetcher else {
             assert!(fetcher.err().unwrap().contains("root certificates"));
             return;

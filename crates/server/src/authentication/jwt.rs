@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use holdfast_authentication::JwtAuthenticator;
+use holdfast_egress::EgressSelector;
 use holdfast_gotext::errors::aggregate;
 use holdfast_resource::access::{RemoteTokenAuthenticator, TokenError, TokenFuture, TokenUser};
 use smol_str::SmolStr;
@@ -25,18 +26,19 @@ const HEALTH_PERIOD: Duration = Duration::from_millis(250);
 pub struct JwtIssuers(Vec<Arc<RemoteIssuer>>);
 
 impl JwtIssuers {
-    /// Starts the issuers.
+    /// Starts the issuers, which are reached through the proxies of `egress`.
     ///
     /// # Errors
     /// If one of them cannot be used.
     pub fn start(
         issuers: impl IntoIterator<Item = JwtAuthenticator>,
         metrics: &AuthenticationMetrics,
+        egress: Option<&EgressSelector>,
         shutdown: &Shutdown,
     ) -> Result<Self, String> {
         let issuers = issuers
             .into_iter()
-            .map(|jwt| RemoteIssuer::start(jwt, metrics.clone(), shutdown));
+            .map(|jwt| RemoteIssuer::start(jwt, metrics.clone(), egress, shutdown));
         Ok(Self(issuers.collect::<Result<_, _>>()?))
     }
 

@@ -21,6 +21,7 @@ use tonic::{Code, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use super::address::{Address, SocketConnector};
+use super::dial::{DialConnector, DialEtcd};
 use super::line::{self, Line};
 use super::metrics::{Observer, Operation};
 use super::proto::{
@@ -52,6 +53,8 @@ pub struct Connection {
     pub authorities: Option<Vec<u8>>,
     /// Client certificate of this server and its key (PEM).
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// Makes the connections; `None` for direct ones.
+    pub dialer: Option<Arc<dyn DialEtcd>>,
 }
 
 /// Error of a call.
@@ -154,6 +157,8 @@ pub(crate) struct Client {
     calls: AtomicUsize,
     /// TLS settings for direct connections, if the member uses TLS.
     tls: Option<Arc<ClientConfig>>,
+    /// Makes the connections; `None` for direct ones.
+    dialer: Option<Arc<dyn DialEtcd>>,
     observer: Box<dyn Observer>,
 }
 
@@ -175,9 +180,10 @@ impl Client {
                 Ok(Member {
                     name: server.clone(),
                     uri: endpoint.uri().clone(),
-                    channel: match &address.socket {
-                        Some(path) => endpoint.connect_with_connector_lazy(SocketConnector(path.clone())),
-                        None => endpoint.connect_lazy(),
+                    channel: match (&address.socket, &connection.dialer) {
+                        (Some(path), _) => endpoint.connect_with_connector_lazy(SocketConnector(path.clone())),
+                        (None, Some(dialer)) => endpoint.connect_with_connector_lazy(DialConnector(Arc::clone(dialer))),
+                        (None, None) => endpoint.connect_lazy(),
                     },
                     address,
                 })
@@ -195,6 +201,7 @@ impl Client {
         Ok(Self {
             members,
             tls: tls.map(Arc::new),
+            dialer: connection.dialer.clone(),
             calls: AtomicUsize::new(0),
             observer,
         })
@@ -314,7 +321,13 @@ impl Client {
     pub(crate) async fn line(&self) -> std::io::Result<Line> {
         let member = self.member(self.calls.load(Ordering::Relaxed));
         let tls = self.tls.as_ref().filter(|_| member.address.secure);
-        Line::open(&member.uri, member.address.socket.as_deref(), tls).await
+        Line::open(
+            &member.uri,
+            member.address.socket.as_deref(),
+            tls,
+            self.dialer.as_deref(),
+        )
+        .await
     }
 
     /// Switches to another member, unless another caller did so already.

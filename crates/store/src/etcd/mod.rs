@@ -10,6 +10,7 @@ mod client;
 mod commit;
 mod compaction;
 mod current;
+mod dial;
 mod feed;
 mod follow;
 mod frames;
@@ -32,6 +33,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 pub use client::Connection;
+pub use dial::{DialEtcd, EtcdStream, EtcdStreamFuture};
 pub use metrics::{NoObserver, Observer, Operation};
 
 use crate::clock::{Clock, SystemClock};
