@@ -404,6 +404,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) tracing_config_file: Option<PathBuf>,
 
+    /// File with the proxies for connections to the cluster, etcd and the control plane: an
+    /// EgressSelectorConfiguration of apiserver.k8s.io/v1beta1
+    #[arg(long, value_name = "FILE")]
+    pub(crate) egress_selector_config_file: Option<PathBuf>,
+
     /// Serve profiles of the process at /debug/pprof/, and the verbosity of the log at /debug/flags/v
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]

@@ -33,6 +33,7 @@ use tokio::time::Instant;
 use crate::aggregation::Aggregation;
 use crate::authorization::{AuthorizationMode, Configured};
 use crate::certificates::{Certificates, certificates, hostname, load_tls, reached_at};
+use crate::egress::Egress;
 use crate::flags::Serve;
 use crate::fork::ForkOrigin;
 use crate::health::Milestones;
@@ -171,6 +172,7 @@ impl Base {
             testing: for_tests.endpoints,
             timeline: for_tests.timeline,
             token_signer,
+            egress: self.settings.egress.as_ref(),
         }
     }
 }
@@ -227,8 +229,9 @@ async fn begin<T>(
         testing.clock.advance(state.ahead).map_err(|why| anyhow!(why))?;
     }
     let snapshot = state.as_ref().map(|state| &state.snapshot);
+    let egress = base.settings.egress.as_ref();
     let opened = tokio::select! {
-        opened = store::open(flags, &base.registry, &base.kinds.apis, store_clock, snapshot) => opened,
+        opened = store::open(flags, &base.registry, &base.kinds.apis, store_clock, snapshot, egress) => opened,
         _ = cancelled => return Ok(None),
     };
     drop((waiting, state));
@@ -332,7 +335,7 @@ pub(crate) async fn rehearse(flags: &mut Serve) -> Result<Rehearsal> {
     let reached = SocketAddr::new(reached_at(flags), flags.secure_port);
     let base = Base::new(flags, settings, reached)?;
     flags.storage.check()?;
-    flags.storage.etcd(&base.registry, &base.kinds.apis, None)?;
+    flags.storage.etcd(&base.registry, &base.kinds.apis, None, None)?;
     flags.storage.etcd_servers.clear();
     flags.storage.etcd_servers_overrides.clear();
     flags.in_memory = true;
@@ -343,7 +346,7 @@ pub(crate) async fn rehearse(flags: &mut Serve) -> Result<Rehearsal> {
     let trigger = ClosingTrigger(ShutdownTrigger::new());
     let for_tests = flags.testing.load(flags.secure_port)?;
     let clock = testing::store_clock(for_tests.endpoints.as_ref());
-    let opened = store::open(flags, &base.registry, &base.kinds.apis, clock, None).await?;
+    let opened = store::open(flags, &base.registry, &base.kinds.apis, clock, None, None).await?;
     let (milestones, nodes) = (Milestones::default(), Arc::<NodeGraph>::default());
     let token_signer = TokenSigner::Local(TokenKeys::from_flags(flags)?);
     let assembly = base.assembly(
@@ -412,6 +415,8 @@ struct Settings {
     /// The name of this host.
     host: String,
     election: Option<Election>,
+    /// Proxies of networks, if there are any.
+    egress: Option<Egress>,
 }
 
 impl Settings {
@@ -434,6 +439,7 @@ impl Settings {
             rules,
             host,
             election,
+            egress: Egress::load(flags)?,
         })
     }
 
