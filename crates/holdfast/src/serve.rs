@@ -208,7 +208,8 @@ async fn begin<T>(
     let (listener, reached) = listen(flags)?;
     let url = format!("https://{reached}");
     // A failed start stops the tasks that already run. Only the reason for the failure is worth reporting.
-    let trigger = ClosingTrigger(ShutdownTrigger::new());
+    let grace = flags.shutdown_watch_termination_grace_period;
+    let trigger = ClosingTrigger(ShutdownTrigger::with_watch_grace(grace));
     let base = Base::new(flags, settings, reached)?;
     // The store's lock is acquired first: nothing in the directory is written while another process holds it.
     if !flags.in_memory {
@@ -547,15 +548,23 @@ async fn prepare(
     Ok(())
 }
 
+/// Time for the connections of watches to close after the last watch has ended.
+const WATCH_CLOSE_LIMIT: Duration = Duration::from_secs(5);
+
 /// Returns the limits of connections.
 pub(crate) fn limits(flags: &Serve) -> Limits {
+    let defaults = Limits::default();
     Limits {
         concurrent_streams: flags.http2_max_streams_per_connection,
         connections_per_address: flags.max_connections_per_address,
         // The time limit of the request, and the same time again for reading the response.
         exchange: 2 * flags.request_timeout,
         body: flags.request_timeout,
-        ..Limits::default()
+        // Watches may take the whole grace period to end.
+        drain: defaults
+            .drain
+            .max(flags.shutdown_watch_termination_grace_period + WATCH_CLOSE_LIMIT),
+        ..defaults
     }
 }
 
@@ -676,7 +685,7 @@ impl Serving {
         delay.await;
         if let Some(drain) = &self.drain {
             // Every request that counts has a time limit.
-            drain.drain().await;
+            tokio::join!(drain.drain(), self.trigger.0.end_watches());
         }
         self.trigger.0.close();
         self.server.await.context("the server failed")?;

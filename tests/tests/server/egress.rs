@@ -1,20 +1,22 @@
 //! Connections through proxies: to the cluster, to webhooks and to etcd.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::net::TcpListener as StdListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conformance::aggregated::Certificates;
 use conformance::hook::{Hook, Identity, deny};
-use conformance::kubelet::FakeKubelet;
-use conformance::{Binary, Client, MERGE, Server};
+use conformance::kubelet::{FakeKubelet, own_address};
+use conformance::{Binary, Client, MERGE, Server, clients};
 use http::{Method, StatusCode};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_support::etcd::Etcd;
-use test_support::needs;
+use test_support::{free_address, needs};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 
@@ -117,15 +119,15 @@ fn start(flags: &[&str]) -> Server {
     Server::start(&Binary::debug().unwrap(), flags).unwrap()
 }
 
-/// Makes a Pod with an address that this machine does not reach.
-async fn make_far_pod(admin: &mut Client) {
+/// Makes a Pod with this address.
+async fn make_far_pod(admin: &mut Client, address: &str) {
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     let _ = admin.ask(Method::POST, accounts, "application/json", account).await;
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "far"},
         "spec": {"containers": [{"name": "c", "image": "i"}]}});
     admin.make(PODS, pod).await;
-    let status = json!({"status": {"podIP": "10.99.0.1", "podIPs": [{"ip": "10.99.0.1"}]}});
+    let status = json!({"status": {"podIP": address, "podIPs": [{"ip": address}]}});
     let (code, answer) = admin
         .ask(Method::PATCH, &format!("{PODS}/far/status"), MERGE, status)
         .await;
@@ -141,7 +143,8 @@ async fn pod_is_reached_through_the_proxy_of_the_cluster() {
     proxy.serve_socket(&socket);
     let server = start(&[&configuration(&folder, &json!([through_socket("cluster", &socket)]))]);
     let mut admin = Client::new(&server).await;
-    make_far_pod(&mut admin).await;
+    // This machine does not reach the address.
+    make_far_pod(&mut admin, "10.99.0.1").await;
     let (code, report) = admin.get(&format!("{PODS}/far:8080/proxy/a?b=c")).await;
     assert_eq!(code, StatusCode::OK, "{report}");
     assert_eq!(report["uri"], "/a?b=c");
@@ -221,6 +224,147 @@ async fn etcd_is_reached_through_its_proxy() {
         !asked.is_empty() && asked.iter().all(|address| address == "etcd.invalid:2379"),
         "{asked:?}"
     );
+}
+
+/// The server of konnectivity and an agent, which are built from their module.
+struct Konnectivity {
+    server: Child,
+    agent: Child,
+}
+
+impl Konnectivity {
+    /// Starts both. The server serves `mode` on `socket`.
+    fn start(certificates: &Certificates, mode: &str, socket: &Path) -> Self {
+        let built = clients::installed("konnectivity", "go.mod", |sources, folder| {
+            let mut build = Command::new("go");
+            build
+                .args(["build", "-ldflags=-s -w", "-o"])
+                .arg(folder)
+                .args(["server", "agent"].map(|name| format!("sigs.k8s.io/apiserver-network-proxy/cmd/{name}")))
+                .env("CGO_ENABLED", "0")
+                .current_dir(sources);
+            vec![build]
+        });
+        let folder = built.unwrap();
+        let port = || free_address().unwrap().port();
+        let file = |name: &str| certificates.path(name).display().to_string();
+        let agent_port = port();
+        let server = run(
+            folder.join("server"),
+            &[
+                format!("--mode={mode}"),
+                format!("--uds-name={}", socket.display()),
+                "--server-port=0".to_owned(),
+                "--agent-bind-address=127.0.0.1".to_owned(),
+                format!("--agent-port={agent_port}"),
+                format!("--admin-port={}", port()),
+                format!("--health-port={}", port()),
+                format!("--cluster-cert={}", file("back.crt")),
+                format!("--cluster-key={}", file("back.key")),
+            ],
+        );
+        let agent = run(
+            folder.join("agent"),
+            &[
+                format!("--ca-cert={}", file("back-ca.crt")),
+                "--proxy-server-host=127.0.0.1".to_owned(),
+                format!("--proxy-server-port={agent_port}"),
+                format!("--admin-server-port={}", port()),
+                format!("--health-server-port={}", port()),
+            ],
+        );
+        Self { server, agent }
+    }
+}
+
+impl Drop for Konnectivity {
+    fn drop(&mut self) {
+        for child in [&mut self.agent, &mut self.server] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn run(program: PathBuf, arguments: &[String]) -> Child {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Reaches a pod through the real server of konnectivity, until its agent is gone.
+async fn reach_pod_through_konnectivity(mode: &str, protocol: &str, metric: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("konnectivity.sock");
+    let certificates = Certificates::new("konnectivity");
+    let mut proxy = Konnectivity::start(&certificates, mode, &socket);
+    let pod = FakeKubelet::start_plain().await;
+    let selection = json!({"name": "cluster", "connection": {"proxyProtocol": protocol,
+        "transport": {"uds": {"udsName": socket.display().to_string()}}}});
+    let server = start(&[&configuration(&folder, &json!([selection]))]);
+    let mut admin = Client::new(&server).await;
+    make_far_pod(&mut admin, &own_address().to_string()).await;
+    let path = format!("{PODS}/far:{}/proxy", pod.port);
+    // The agent connects after a moment.
+    let end = Instant::now() + WAIT_TIMEOUT;
+    let report = loop {
+        match admin.get(&format!("{path}/a?b=c")).await {
+            (StatusCode::OK, report) => break report,
+            (code, answer) => assert!(Instant::now() < end, "{code} {answer}"),
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    assert_eq!(report["uri"], "/a?b=c");
+    // Several requests at once, each on a connection of its own.
+    let mut others = Vec::new();
+    for number in 0..8 {
+        let (path, mut client) = (path.clone(), Client::new(&server).await);
+        others.push(tokio::spawn(async move {
+            let (code, report) = client.get(&format!("{path}/{number}")).await;
+            assert_eq!(
+                (code, report["uri"].as_str()),
+                (StatusCode::OK, Some(format!("/{number}").as_str()))
+            );
+        }));
+    }
+    for other in others {
+        other.await.unwrap();
+    }
+    let (_, metrics) = admin.get("/metrics").await;
+    assert!(metrics.as_str().unwrap().contains(metric), "{metric} is missing");
+    // A port that nothing listens on is an error of the agent.
+    let closed = StdListener::bind((own_address(), 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let (code, answer) = admin.get(&format!("{PODS}/far:{closed}/proxy/")).await;
+    assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE, "{answer}");
+    proxy.agent.kill().unwrap();
+    proxy.agent.wait().unwrap();
+    let end = Instant::now() + WAIT_TIMEOUT;
+    loop {
+        let (code, answer) = admin.get(&format!("{path}/")).await;
+        if code == StatusCode::SERVICE_UNAVAILABLE {
+            break;
+        }
+        assert!(Instant::now() < end, "{code} {answer}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[needs(clients, go)]
+#[tokio::test(flavor = "multi_thread")]
+async fn pod_is_reached_through_konnectivity_over_grpc() {
+    let metric = r#"apiserver_egress_dialer_dial_duration_seconds_count{protocol="grpc",transport="uds"}"#;
+    reach_pod_through_konnectivity("grpc", "GRPC", metric).await;
+}
+
+#[needs(clients, go)]
+#[tokio::test(flavor = "multi_thread")]
+async fn pod_is_reached_through_konnectivity_over_connect() {
+    let metric = r#"apiserver_egress_dialer_dial_duration_seconds_count{protocol="http_connect",transport="uds"}"#;
+    reach_pod_through_konnectivity("http-connect", "HTTPConnect", metric).await;
 }
 
 #[test]
