@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use conformance::aggregated::Certificates;
 use conformance::kubelet::own_address;
-use conformance::{Binary, Client, Process, Server, wait_for_end};
+use conformance::{Binary, Client, Process, Server, Target, wait_for_end};
 use http::StatusCode;
 use serde_json::{Value, json};
 use test_support::etcd::Etcd;
@@ -526,10 +526,15 @@ async fn command_lines_of_cluster_tools_start_a_server() {
         // No flag of these is without effect.
         let ignored = "these flags of kube-apiserver are taken and change nothing";
         assert!(!server.logged(&[ignored]), "{}: {}", line.tool, server.log_tail());
-        let mut client = Client::new(&server).await;
-        let (code, answer) = client.get("/api/v1/namespaces/kube-system").await;
-        assert_eq!(code, StatusCode::OK, "{}: {answer}", line.tool);
-        let (code, answer) = client.get("/api/v1/namespaces/default/services/kubernetes").await;
-        assert_eq!(code, StatusCode::OK, "{}: {answer}", line.tool);
+        let url = format!("https://{}", server.address);
+        let target = Target::at(&url, Some(&certificates.path("back-ca.crt")), Some("admintoken"));
+        let mut connection = target.unwrap().connect().await.unwrap();
+        for path in [
+            "/api/v1/namespaces/kube-system",
+            "/api/v1/namespaces/default/services/kubernetes",
+        ] {
+            let answer = connection.get(path, "*/*").await.unwrap();
+            assert_eq!(answer.status(), StatusCode::OK, "{}: {path}", line.tool);
+        }
     }
 }
