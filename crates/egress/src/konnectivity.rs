@@ -168,8 +168,9 @@ async fn send(mut reader: ReadHalf<DuplexStream>, packets: Sender<Packet>, conne
 async fn receive(mut responses: Responses<Packet>, mut writer: WriteHalf<DuplexStream>, connection: i64) {
     while let Ok(Some(packet)) = responses.next().await {
         match packet.payload {
-            Some(Payload::Data(data)) if data.connection == connection => {
-                if writer.write_all(&data.data).await.is_err() {
+            Some(Payload::Data(packet)) if packet.connection == connection => {
+                let written = writer.write_all(&packet.data).await;
+                if written.is_err() {
                     return;
                 }
             }

@@ -60,7 +60,7 @@ pub(crate) struct EtcdDialer(Dialer);
 
 impl EtcdDialer {
     /// Returns the dialer of etcd's network, if it has a proxy.
-    pub(crate) fn new(egress: Option<&Egress>) -> Option<Arc<dyn DialEtcd>> {
+    pub(crate) fn for_egress(egress: Option<&Egress>) -> Option<Arc<dyn DialEtcd>> {
         let dialer = egress?.selector.dialer(Network::Etcd)?;
         Some(Arc::new(Self(dialer.clone())))
     }

@@ -560,7 +560,7 @@ pub(crate) fn limits(flags: &Serve) -> Limits {
         // The time limit of the request, and the same time again for reading the response.
         exchange: 2 * flags.request_timeout,
         body: flags.request_timeout,
-        // Watches may take the whole grace period to end.
+        // The last watch ends with the grace period.
         drain: defaults
             .drain
             .max(flags.shutdown_watch_termination_grace_period + WATCH_CLOSE_LIMIT),

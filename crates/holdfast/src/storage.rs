@@ -205,7 +205,7 @@ impl StorageFlags {
             servers: self.etcd_servers.clone(),
             authorities: self.etcd_cafile.as_deref().map(files::read).transpose()?,
             identity,
-            dialer: EtcdDialer::new(egress),
+            dialer: EtcdDialer::for_egress(egress),
         };
         let calls = EtcdCalls::new(Arc::clone(registry)).context("cannot set up metrics")?;
         let registry = Registry::clone(&registry.load());

@@ -519,10 +519,10 @@ async fn command_lines_of_cluster_tools_start_a_server() {
         certificates.write("egress-selector-config.yaml", &fill(K3S_EGRESS));
         let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n";
         certificates.write("audit.yaml", policy);
-        let flags: Vec<String> = line.flags.iter().map(|flag| fill(flag)).collect();
-        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let server = Server::start(&Binary::debug().unwrap(), &flags);
-        let server = server.unwrap_or_else(|error| panic!("{}: {error:#}", line.tool));
+        let filled: Vec<String> = line.flags.iter().map(|flag| fill(flag)).collect();
+        let flags: Vec<&str> = filled.iter().map(String::as_str).collect();
+        let started = Server::start(&Binary::debug().unwrap(), &flags);
+        let server = started.unwrap_or_else(|error| panic!("{}: {error:#}", line.tool));
         // No flag of these is without effect.
         let ignored = "these flags of kube-apiserver are taken and change nothing";
         assert!(!server.logged(&[ignored]), "{}: {}", line.tool, server.log_tail());
