@@ -209,7 +209,8 @@ mod tests {
                 })
             })
             .collect();
-        tokio::task::yield_now().await;
+        let mut running = trigger.pace.as_ref().unwrap().running.subscribe();
+        running.wait_for(|running| *running == 1000).await.unwrap();
         trigger.end_watches().await;
         trigger.close();
         let mut times = Vec::new();
