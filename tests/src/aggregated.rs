@@ -138,7 +138,7 @@ impl Certificates {
     }
 
     /// Returns the TLS of a server that requires a certificate of the front proxies.
-    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+    pub fn acceptor(&self) -> TlsAcceptor {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut roots = RootCertStore::empty();
         let authority = CertificateDer::from_pem_file(self.path("proxy-ca.crt")).unwrap();

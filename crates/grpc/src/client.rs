@@ -2,17 +2,20 @@
 
 use std::error::Error;
 use std::fmt;
+use std::future::Future;
+use std::io;
 use std::time::Duration;
 
 use futures_util::Stream;
 use http::uri::PathAndQuery;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use crate::socket::SocketConnector;
+use crate::socket::{DialConnector, SocketConnector};
 
 /// Delay of the next attempt to connect to a server that does not listen yet.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -106,6 +109,22 @@ impl Client {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|error| error.to_string())?;
         Ok(Self {
             channel: endpoint.connect_lazy(),
+        })
+    }
+
+    /// Creates a client of the server at `HOST:PORT`, which `dial` connects to.
+    ///
+    /// # Errors
+    /// If the address is malformed.
+    pub fn for_address_through<D, F, S>(address: &str, dial: D) -> Result<Self, String>
+    where
+        D: Fn() -> F + Clone + Send + 'static,
+        F: Future<Output = io::Result<S>> + Send + 'static,
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|error| error.to_string())?;
+        Ok(Self {
+            channel: endpoint.connect_with_connector_lazy(DialConnector::new(dial)),
         })
     }
 

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use http::Uri;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tower_service::Service;
 
@@ -40,6 +41,36 @@ impl Service<Uri> for SocketConnector {
             };
             Ok(TokioIo::new(stream))
         })
+    }
+}
+
+/// Connector that calls a function.
+#[derive(Clone)]
+pub(crate) struct DialConnector<D>(D);
+
+impl<D> DialConnector<D> {
+    pub(crate) fn new(dial: D) -> Self {
+        Self(dial)
+    }
+}
+
+impl<D, F, S> Service<Uri> for DialConnector<D>
+where
+    D: Fn() -> F,
+    F: Future<Output = io::Result<S>> + Send + 'static,
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    type Response = TokioIo<S>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let dialed = (self.0)();
+        Box::pin(async move { dialed.await.map(TokioIo::new) })
     }
 }
 

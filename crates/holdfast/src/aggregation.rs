@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use arc_swap::ArcSwap;
 use clap::{ArgAction, Args};
 use holdfast_controllers::ClusterTrust;
+use holdfast_egress::Dialer;
 use holdfast_resource::Registry;
 use holdfast_server::identity::{FrontProxy, RequestHeaders};
 use holdfast_server::metrics::Metrics;
@@ -69,6 +70,24 @@ pub(crate) struct AggregationFlags {
     pub(crate) requestheader_extra_headers_prefix: Vec<String>,
 }
 
+/// Parts of a server that the proxy to aggregated servers uses.
+pub(crate) struct AggregationParts<'a> {
+    /// The store.
+    pub(crate) store: &'a Arc<Store>,
+    /// The resources that are served.
+    pub(crate) registry: &'a Arc<ArcSwap<Registry>>,
+    /// Address at which clients reach the server.
+    pub(crate) reached: SocketAddr,
+    /// The metrics of the server.
+    pub(crate) metrics: &'a Arc<Metrics>,
+    /// True if aggregated servers get the uids of users.
+    pub(crate) tells_uids: bool,
+    /// Dialer through the proxy of the cluster's network; `None` for direct connections.
+    pub(crate) dialer: Option<&'a Dialer>,
+    /// Progress of the server's shutdown.
+    pub(crate) shutdown: &'a Shutdown,
+}
+
 /// Configuration that results from the flags.
 pub(crate) struct Aggregation {
     /// The proxies that may name users.
@@ -79,16 +98,17 @@ pub(crate) struct Aggregation {
 }
 
 impl AggregationFlags {
-    /// Loads the configuration for a server that clients reach at `reached`.
-    pub(crate) fn load(
-        &self,
-        store: &Arc<Store>,
-        registry: &Arc<ArcSwap<Registry>>,
-        reached: SocketAddr,
-        metrics: &Arc<Metrics>,
-        tells_uids: bool,
-        shutdown: &Shutdown,
-    ) -> Result<Aggregation> {
+    /// Loads the configuration for a server with these parts.
+    pub(crate) fn load(&self, parts: AggregationParts<'_>) -> Result<Aggregation> {
+        let AggregationParts {
+            store,
+            registry,
+            reached,
+            metrics,
+            tells_uids,
+            dialer,
+            shutdown,
+        } = parts;
         ensure!(
             tells_uids || self.requestheader_uid_headers.is_empty(),
             "--requestheader-uid-headers requires the \"RemoteRequestHeaderUID\" feature to be enabled"
@@ -111,6 +131,7 @@ impl AggregationFlags {
             reject_redirects: self.aggregator_reject_forwarding_redirect,
             front_proxy: front_proxy.clone(),
             hides_uids: !tells_uids,
+            dialer: dialer.cloned(),
         };
         let aggregator = Aggregator::new(
             config,

@@ -12,6 +12,7 @@ use futures_util::future::BoxFuture;
 use holdfast_audit::sink::log::{Format, Retention, Target};
 use holdfast_audit::sink::{BackendConfig, Batching, Ended, Truncation};
 use holdfast_audit::{Auditor, Mode, Observer, Policy, Post, Sink};
+use holdfast_egress::Dialer;
 use holdfast_gotext::duration;
 use holdfast_server::runtime::background::Background;
 use holdfast_server::runtime::shutdown::Shutdown;
@@ -269,6 +270,7 @@ impl AuditFlags {
     pub(crate) fn auditor(
         &self,
         observer: Arc<dyn Observer>,
+        dialer: Option<&Dialer>,
         background: &Background,
         shutdown: &Shutdown,
     ) -> Result<Option<Arc<Auditor>>> {
@@ -294,7 +296,9 @@ impl AuditFlags {
             ends.push(("audit log", ended.context("cannot start the thread of the audit log")?));
         }
         if let Some(path) = webhook {
-            let webhook = Webhook::read(path).context("initializing audit webhook")?;
+            let webhook = Webhook::read(path)
+                .context("initializing audit webhook")?
+                .through(dialer);
             let hook = Arc::new(Hook(webhook));
             let ended = sink.add_webhook(hook, self.audit_webhook_initial_backoff, &self.webhook().config());
             ends.push(("audit webhook", ended));

@@ -12,6 +12,7 @@ use holdfast_authentication::{
     JwtAuthenticator, JwtConfig, PrefixedClaimOrExpression, validate,
 };
 use holdfast_controllers::Identity;
+use holdfast_egress::{Dialer, EgressSelector, Network};
 use holdfast_gotext::duration;
 use holdfast_schema::{Aggregate, FieldError, FieldPath};
 use holdfast_server::authentication::{JwtAuthenticators, JwtIssuers, RemoteTokens, ReviewVersion, TokenWebhook};
@@ -110,6 +111,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) clock: Arc<dyn Clock>,
     /// The metrics of the server.
     pub(crate) metrics: &'a Metrics,
+    /// Proxies of networks, if there are any.
+    pub(crate) egress: Option<&'a EgressSelector>,
     /// Progress of the server's shutdown.
     pub(crate) shutdown: &'a Shutdown,
     /// Tasks in the background.
@@ -164,7 +167,10 @@ impl AuthenticationFlags {
     /// # Errors
     /// If the file or a flag is invalid.
     pub(crate) fn load(&self, surroundings: &Surroundings<'_>) -> Result<Authentication> {
-        let webhook = self.webhook(&surroundings.audiences)?;
+        let dialer = surroundings
+            .egress
+            .and_then(|egress| egress.dialer(Network::ControlPlane));
+        let webhook = self.webhook(&surroundings.audiences, dialer)?;
         let (jwt, anonymous) = match &self.authentication_config {
             Some(path) => self.load_file(path, surroundings)?,
             None if self.is_oidc_set() => (Some(self.load_flags(surroundings)?), None),
@@ -205,6 +211,7 @@ impl AuthenticationFlags {
             own_issuers: surroundings.own_issuers.to_vec(),
             clock: Arc::clone(&surroundings.clock),
             metrics: metrics.clone(),
+            egress: surroundings.egress.cloned(),
             shutdown: surroundings.shutdown.clone(),
             jwt: None,
         };
@@ -230,7 +237,8 @@ impl AuthenticationFlags {
         let metrics = metrics(surroundings.metrics)?;
         let outcome = authenticators(configuration, surroundings.own_issuers, &algorithms);
         let authenticators = outcome.map_err(|why| anyhow!("invalid authentication configuration: {why}"))?;
-        let issuers = JwtIssuers::start(authenticators, &surroundings.clock, &metrics, surroundings.shutdown)
+        let (clock, egress) = (&surroundings.clock, surroundings.egress);
+        let issuers = JwtIssuers::start(authenticators, clock, &metrics, egress, surroundings.shutdown)
             .map_err(|why| anyhow!(why))?;
         Ok(JwtAuthenticators::new(issuers, surroundings.audiences.clone(), metrics))
     }
@@ -294,7 +302,7 @@ impl AuthenticationFlags {
         })
     }
 
-    fn webhook(&self, audiences: &[SmolStr]) -> Result<Option<TokenWebhook>> {
+    fn webhook(&self, audiences: &[SmolStr], dialer: Option<&Dialer>) -> Result<Option<TokenWebhook>> {
         let Some(path) = &self.authentication_token_webhook_config_file else {
             return Ok(None);
         };
@@ -303,7 +311,7 @@ impl AuthenticationFlags {
         let webhook =
             read.with_context(|| format!("--authentication-token-webhook-config-file: {}", path.display()))?;
         let ttl = self.authentication_token_webhook_cache_ttl;
-        let post = Box::new(webhook);
+        let post = Box::new(webhook.through(dialer));
         Ok(Some(TokenWebhook::new(post, version, audiences.to_vec(), ttl)))
     }
 }
@@ -344,6 +352,7 @@ struct Follower {
     own_issuers: Vec<String>,
     clock: Arc<dyn Clock>,
     metrics: AuthenticationMetrics,
+    egress: Option<EgressSelector>,
     shutdown: Shutdown,
     jwt: Option<Arc<JwtAuthenticators>>,
 }
@@ -357,7 +366,8 @@ impl Follower {
             let why = "changed from initial configuration file";
             return Err(FieldError::forbidden(&FieldPath::new("anonymous"), why).to_string());
         }
-        JwtIssuers::start(authenticators, &self.clock, &self.metrics, &self.shutdown)
+        let egress = self.egress.as_ref();
+        JwtIssuers::start(authenticators, &self.clock, &self.metrics, egress, &self.shutdown)
     }
 
     async fn follow(mut self, mut changes: Changes<Option<FileState>>) {

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
 use holdfast_authorization::abac::PolicyList;
 use holdfast_authorization::{AlwaysAllow, AlwaysDeny, Authorizer, Chain, Decision};
+use holdfast_egress::Dialer;
 use holdfast_gotext::duration;
 use holdfast_gotext::errors::aggregate;
 use holdfast_gotext::quote::quote;
@@ -153,6 +154,8 @@ pub(crate) struct AuthorizationParts<'a> {
     pub(crate) node: Arc<dyn Authorizer>,
     /// The metrics of the server.
     pub(crate) metrics: &'a Metrics,
+    /// Dialer of webhooks; `None` for direct connections.
+    pub(crate) dialer: Option<&'a Dialer>,
     /// Progress of the server's shutdown.
     pub(crate) shutdown: &'a Shutdown,
     /// Tasks in the background.
@@ -277,6 +280,7 @@ impl AuthorizationFlags {
             node: configured.has(AuthorizationMode::Node).then_some(parts.node),
             rbac: configured.has(AuthorizationMode::Rbac).then_some(parts.rbac),
             metrics: metrics.context("cannot set up metrics")?,
+            dialer: parts.dialer.cloned(),
         };
         let chain = builder.chain(&configured.configuration).map_err(|why| anyhow!(why));
         let (Some(path), Some(text)) = (&self.authorization_config, &configured.text) else {
@@ -369,6 +373,8 @@ struct Builder {
     node: Option<Arc<dyn Authorizer>>,
     rbac: Option<Arc<dyn Authorizer>>,
     metrics: AuthorizationMetrics,
+    /// Dialer of webhooks; `None` for direct connections.
+    dialer: Option<Dialer>,
 }
 
 impl Builder {
@@ -429,7 +435,7 @@ impl Builder {
             conditions,
         };
         let webhook = Webhook::read(Path::new(path)).map_err(|error| format!("{path}: {error:#}"))?;
-        let post = Box::new(webhook.with_timeout(rules.timeout));
+        let post = Box::new(webhook.with_timeout(rules.timeout).through(self.dialer.as_ref()));
         Ok(Arc::new(AuthorizationWebhook::new(post, rules, self.metrics.clone())))
     }
 }

@@ -210,7 +210,7 @@ async fn open(flags: &CopyFlags, servers: &[String], encryption: Option<&Arc<Enc
         ..flags.storage.clone()
     };
     let config = storage
-        .etcd(&registry, &kinds.apis, encryption)?
+        .etcd(&registry, &kinds.apis, encryption, None)?
         .context("no etcd is named")?
         .main;
     let codec = Arc::clone(&config.codec);

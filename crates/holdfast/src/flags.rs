@@ -373,6 +373,12 @@ pub(crate) struct Serve {
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) shutdown_send_retry_after: bool,
 
+    /// Time in which running watches end, one after the other, after the termination signal. With zero, all of them end at
+    /// once
+    #[arg(long, value_name = "DURATION", default_value = "0s", allow_negative_numbers = true,
+          value_parser = validation::time("shutdown-watch-termination-grace-period, if provided, can not be a negative value"))]
+    pub(crate) shutdown_watch_termination_grace_period: Duration,
+
     /// Time after the start during which `/livez` succeeds even if the start is not complete
     #[arg(long, value_name = "DURATION", default_value = "0s", allow_negative_numbers = true,
           value_parser = validation::time("--livez-grace-period can not be a negative value"))]
@@ -403,6 +409,11 @@ pub(crate) struct Serve {
     /// apiserver.config.k8s.io/v1
     #[arg(long, value_name = "FILE")]
     pub(crate) tracing_config_file: Option<PathBuf>,
+
+    /// File with the proxies for connections to the cluster, etcd and the control plane: an
+    /// EgressSelectorConfiguration of apiserver.k8s.io/v1beta1
+    #[arg(long, value_name = "FILE")]
+    pub(crate) egress_selector_config_file: Option<PathBuf>,
 
     /// Serve profiles of the process at /debug/pprof/, and the verbosity of the log at /debug/flags/v
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set,

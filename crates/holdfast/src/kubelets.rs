@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::Args;
+use holdfast_egress::Dialer;
 use holdfast_kinds::KubeletAddresses;
 use holdfast_server::nodes::NodeConnections;
 use holdfast_server::operations::aggregation::ProxyIdentity;
@@ -58,11 +59,11 @@ impl KubeletFlags {
         }))
     }
 
-    /// Reads the files.
+    /// Reads the files. Connections go through `dialer`.
     ///
     /// # Errors
     /// If a file cannot be read or contains no certificate or key.
-    pub(crate) fn load(&self) -> Result<Kubelets> {
+    pub(crate) fn load(&self, dialer: Option<&Dialer>) -> Result<Kubelets> {
         let identity = match (&self.kubelet_client_certificate, &self.kubelet_client_key) {
             (Some(certificate), Some(key)) => {
                 let loaded = ProxyIdentity::load(certificate, key);
@@ -76,7 +77,7 @@ impl KubeletFlags {
         });
         let authorities = authorities.transpose()?;
         let certificate = identity.as_ref().map(ProxyIdentity::resolver);
-        let created = NodeConnections::new(authorities.as_deref(), certificate);
+        let created = NodeConnections::new(authorities.as_deref(), certificate, dialer);
         let connections = created.map_err(|why| anyhow!("--kubelet-certificate-authority: {why}"))?;
         Ok(Kubelets { connections, identity })
     }
@@ -129,7 +130,7 @@ mod tests {
 
     #[test]
     fn unreadable_file_is_reported_with_its_flag() {
-        let message = |arguments: &[&str]| format!("{:#}", flags(arguments).load().err().unwrap());
+        let message = |arguments: &[&str]| format!("{:#}", flags(arguments).load(None).err().unwrap());
         let authorities = message(&["--kubelet-certificate-authority=/nowhere/ca.crt"]);
         assert!(
             authorities.contains("--kubelet-certificate-authority") && authorities.contains("/nowhere/ca.crt"),

@@ -25,6 +25,7 @@ mod copy;
 mod diff;
 mod doctor;
 mod documents;
+mod egress;
 mod election;
 mod encryption;
 mod endpoints;

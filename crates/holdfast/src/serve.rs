@@ -33,6 +33,7 @@ use tokio::time::Instant;
 use crate::aggregation::Aggregation;
 use crate::authorization::{AuthorizationMode, Configured};
 use crate::certificates::{Certificates, certificates, hostname, load_tls, reached_at};
+use crate::egress::Egress;
 use crate::flags::Serve;
 use crate::fork::ForkOrigin;
 use crate::health::Milestones;
@@ -171,6 +172,7 @@ impl Base {
             testing: for_tests.endpoints,
             timeline: for_tests.timeline,
             token_signer,
+            egress: self.settings.egress.as_ref(),
         }
     }
 }
@@ -206,7 +208,8 @@ async fn begin<T>(
     let (listener, reached) = listen(flags)?;
     let url = format!("https://{reached}");
     // A failed start stops the tasks that already run. Only the reason for the failure is worth reporting.
-    let trigger = ClosingTrigger(ShutdownTrigger::new());
+    let grace = flags.shutdown_watch_termination_grace_period;
+    let trigger = ClosingTrigger(ShutdownTrigger::with_watch_grace(grace));
     let base = Base::new(flags, settings, reached)?;
     // The store's lock is acquired first: nothing in the directory is written while another process holds it.
     if !flags.in_memory {
@@ -227,8 +230,9 @@ async fn begin<T>(
         testing.clock.advance(state.ahead).map_err(|why| anyhow!(why))?;
     }
     let snapshot = state.as_ref().map(|state| &state.snapshot);
+    let egress = base.settings.egress.as_ref();
     let opened = tokio::select! {
-        opened = store::open(flags, &base.registry, &base.kinds.apis, store_clock, snapshot) => opened,
+        opened = store::open(flags, &base.registry, &base.kinds.apis, store_clock, snapshot, egress) => opened,
         _ = cancelled => return Ok(None),
     };
     drop((waiting, state));
@@ -332,7 +336,7 @@ pub(crate) async fn rehearse(flags: &mut Serve) -> Result<Rehearsal> {
     let reached = SocketAddr::new(reached_at(flags), flags.secure_port);
     let base = Base::new(flags, settings, reached)?;
     flags.storage.check()?;
-    flags.storage.etcd(&base.registry, &base.kinds.apis, None)?;
+    flags.storage.etcd(&base.registry, &base.kinds.apis, None, None)?;
     flags.storage.etcd_servers.clear();
     flags.storage.etcd_servers_overrides.clear();
     flags.in_memory = true;
@@ -343,7 +347,7 @@ pub(crate) async fn rehearse(flags: &mut Serve) -> Result<Rehearsal> {
     let trigger = ClosingTrigger(ShutdownTrigger::new());
     let for_tests = flags.testing.load(flags.secure_port)?;
     let clock = testing::store_clock(for_tests.endpoints.as_ref());
-    let opened = store::open(flags, &base.registry, &base.kinds.apis, clock, None).await?;
+    let opened = store::open(flags, &base.registry, &base.kinds.apis, clock, None, None).await?;
     let (milestones, nodes) = (Milestones::default(), Arc::<NodeGraph>::default());
     let token_signer = TokenSigner::Local(TokenKeys::from_flags(flags)?);
     let assembly = base.assembly(
@@ -412,6 +416,8 @@ struct Settings {
     /// The name of this host.
     host: String,
     election: Option<Election>,
+    /// Proxies of networks, if there are any.
+    egress: Option<Egress>,
 }
 
 impl Settings {
@@ -434,6 +440,7 @@ impl Settings {
             rules,
             host,
             election,
+            egress: Egress::load(flags)?,
         })
     }
 
@@ -541,15 +548,23 @@ async fn prepare(
     Ok(())
 }
 
+/// Time for the connections of watches to close after the last watch has ended.
+const WATCH_CLOSE_LIMIT: Duration = Duration::from_secs(5);
+
 /// Returns the limits of connections.
 pub(crate) fn limits(flags: &Serve) -> Limits {
+    let defaults = Limits::default();
     Limits {
         concurrent_streams: flags.http2_max_streams_per_connection,
         connections_per_address: flags.max_connections_per_address,
         // The time limit of the request, and the same time again for reading the response.
         exchange: 2 * flags.request_timeout,
         body: flags.request_timeout,
-        ..Limits::default()
+        // The last watch ends with the grace period.
+        drain: defaults
+            .drain
+            .max(flags.shutdown_watch_termination_grace_period + WATCH_CLOSE_LIMIT),
+        ..defaults
     }
 }
 
@@ -670,7 +685,7 @@ impl Serving {
         delay.await;
         if let Some(drain) = &self.drain {
             // Every request that counts has a time limit.
-            drain.drain().await;
+            tokio::join!(drain.drain(), self.trigger.0.end_watches());
         }
         self.trigger.0.close();
         self.server.await.context("the server failed")?;

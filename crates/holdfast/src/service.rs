@@ -10,6 +10,7 @@ use holdfast_authentication::AnonymousConfig;
 use holdfast_authorization::Authorizer;
 use holdfast_authorization::node::{NodeAuthorizer, NodeFeatures, NodeGraph};
 use holdfast_controllers::Selection;
+use holdfast_egress::{Dialer, Network};
 use holdfast_kind_tables::features::{Feature, FeatureGates};
 use holdfast_resource::Registry;
 use holdfast_resource::access::{RemoteTokenAuthenticator, TokenAuthenticator};
@@ -39,9 +40,10 @@ use holdfast_server::write::{FieldManagers, SizeLimit};
 use smol_str::SmolStr;
 use tokio::sync::mpsc::Receiver;
 
-use crate::aggregation::Aggregation;
+use crate::aggregation::{Aggregation, AggregationParts};
 use crate::authentication::{Authentication, Surroundings};
 use crate::authorization::{AuthorizationMode, AuthorizationParts, Configured};
+use crate::egress::Egress;
 use crate::flags::Serve;
 use crate::health::{self, Milestones};
 use crate::openapi::Documents;
@@ -90,6 +92,8 @@ pub(crate) struct Assembly<'a> {
     pub(crate) timeline: Option<Arc<Timeline>>,
     /// Signer of service account tokens.
     pub(crate) token_signer: &'a TokenSigner,
+    /// Proxies of networks, if there are any.
+    pub(crate) egress: Option<&'a Egress>,
 }
 
 /// Authenticators of tokens that the store knows.
@@ -138,16 +142,17 @@ impl Assembly<'_> {
         let others = authentication.remote.clone().map(|remote| remote as Arc<_>);
         let remote = self.remote(others, [Arc::clone(&accounts) as _, legacy]);
         let tokens = Tokens::new(local.into_iter().chain(bootstrap_tokens)).with_remote(remote);
-        let kubelets = flags.kubelets.load()?;
+        let kubelets = flags.kubelets.load(self.dialer(Network::Cluster))?;
         let identity = kubelets.identity();
-        let aggregation = flags.aggregation.load(
-            &self.opened.store,
+        let aggregation = flags.aggregation.load(AggregationParts {
+            store: &self.opened.store,
             registry,
-            self.reached,
-            &metrics,
-            has(Feature::RemoteRequestHeaderUID),
-            &self.shutdown,
-        )?;
+            reached: self.reached,
+            metrics: &metrics,
+            tells_uids: has(Feature::RemoteRequestHeaderUID),
+            dialer: self.dialer(Network::Cluster),
+            shutdown: &self.shutdown,
+        })?;
         let types = Arc::clone(registry.load().types().table());
         let own_documents = Documents::new(Arc::clone(registry), types, self.kinds.features);
         let documents = aggregation.aggregator.documents(Arc::new(own_documents));
@@ -160,13 +165,16 @@ impl Assembly<'_> {
             flags.max_mutating_requests_inflight,
         ));
         let observer = Arc::new(metrics.audit().clone());
-        let auditor = flags
-            .audit
-            .auditor(observer, &self.milestones.background, &self.shutdown)?;
+        let auditor = flags.audit.auditor(
+            observer,
+            self.dialer(Network::ControlPlane),
+            &self.milestones.background,
+            &self.shutdown,
+        )?;
         let storage_versions = presence::barrier(self.kinds.features, &registry.load());
         let health = self.checks(auditor.is_some(), storage_versions.clone());
         let paths = Paths::new(Arc::clone(registry), health, self.reached.to_string(), &*self.clock());
-        let traces = Traces::load(flags)?;
+        let traces = Traces::load(flags, self.dialer(Network::ControlPlane))?;
         let service = Service {
             context: Arc::new(self.context(tokens, accounts, Arc::clone(&metrics), kubelets.connections)?),
             authenticator: Authenticator {
@@ -212,6 +220,11 @@ impl Assembly<'_> {
         Ok((shared, aggregation))
     }
 
+    /// Returns the dialer of a network; `None` for direct connections.
+    fn dialer(&self, network: Network) -> Option<&Dialer> {
+        self.egress?.selector.dialer(network)
+    }
+
     /// Returns the pages about the process. A server in the process of a test has none.
     fn debugging(&self) -> Option<Debugging> {
         let verbosity = self.flags.verbosity.clone().filter(|_| self.flags.profiling)?;
@@ -227,6 +240,7 @@ impl Assembly<'_> {
             is_anonymous_auth_set: flags.is_anonymous_auth_set,
             clock: self.clock(),
             metrics,
+            egress: self.egress.map(|egress| &egress.selector),
             shutdown: &self.shutdown,
             background: &self.milestones.background,
         })
@@ -312,6 +326,7 @@ impl Assembly<'_> {
             rbac: Arc::clone(&self.kinds.policy) as _,
             node: Arc::new(self.node_authorizer()),
             metrics,
+            dialer: self.dialer(Network::ControlPlane),
             shutdown: &self.shutdown,
             background: &self.milestones.background,
         };
@@ -337,6 +352,9 @@ impl Assembly<'_> {
         metrics.count_kinds(self.kinds.counters.families())?;
         if let Some(signing) = self.token_signer.external() {
             metrics.count_signatures(&signing.metrics)?;
+        }
+        if let Some(egress) = self.egress {
+            metrics.count_dials(&egress.metrics)?;
         }
         metrics.record_build(&BUILD)?;
         let gates = self.gates.iter();
@@ -409,6 +427,7 @@ impl Assembly<'_> {
         Ok(Context::new(Parts {
             webhooks: Webhooks::new(webhooks, Arc::clone(store), Arc::clone(registry))
                 .with_credentials(credentials)
+                .with_egress(self.egress.map(|egress| egress.selector.clone()).unwrap_or_default())
                 .with_faults(self.testing.as_ref().map(|testing| Arc::clone(&testing.faults))),
             shared: Shared {
                 registry: Arc::clone(registry),

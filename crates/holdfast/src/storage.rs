@@ -17,6 +17,7 @@ use holdfast_schema::GroupResource;
 use holdfast_server::metrics::EtcdCalls;
 use holdfast_store::{Codec, Connection, EtcdConfig, Key};
 
+use crate::egress::{Egress, EtcdDialer};
 use crate::encryption::EncryptionFlags;
 use crate::files;
 
@@ -191,6 +192,7 @@ impl StorageFlags {
         registry: &Arc<ArcSwap<Registry>>,
         apis: &Apis,
         encryption: Option<&Arc<Encryption>>,
+        egress: Option<&Egress>,
     ) -> Result<Option<Clusters>> {
         if self.etcd_servers.is_empty() {
             return Ok(None);
@@ -203,6 +205,7 @@ impl StorageFlags {
             servers: self.etcd_servers.clone(),
             authorities: self.etcd_cafile.as_deref().map(files::read).transpose()?,
             identity,
+            dialer: EtcdDialer::for_egress(egress),
         };
         let calls = EtcdCalls::new(Arc::clone(registry)).context("cannot set up metrics")?;
         let registry = Registry::clone(&registry.load());
@@ -369,7 +372,7 @@ mod tests {
         let registry = Arc::default();
         flags
             .check()
-            .and_then(|()| flags.etcd(&registry, &Apis::default(), None).map(drop))
+            .and_then(|()| flags.etcd(&registry, &Apis::default(), None, None).map(drop))
             .map_err(|error| error.to_string())
     }
 
@@ -426,7 +429,7 @@ mod tests {
         let clusters = arguments
             .serve
             .storage
-            .etcd(&registry, &Apis::default(), None)
+            .etcd(&registry, &Apis::default(), None, None)
             .unwrap()
             .unwrap();
         let keys: Vec<_> = clusters

@@ -14,6 +14,7 @@ use holdfast_store::{
     Clock, CodecError, ENCRYPTED_WITHOUT_PROVIDER, Etcd, EtcdConfig, HistoryLimits, OpenError, Transformer,
 };
 
+use crate::egress::Egress;
 use crate::encryption::{Decode, decode_stored};
 use crate::files;
 use crate::flags::Serve;
@@ -47,17 +48,19 @@ pub(crate) struct Opened {
 /// Files of the embedded store. They contain all objects, Secrets included.
 const STORE_FILES: [&str; 5] = ["store.db", "store.db-wal", "store.db-shm", "acknowledged", "lock"];
 
-/// Opens the store. An embedded one uses `clock`. A store in memory begins with `first`, if it is set.
+/// Opens the store. An embedded one uses `clock`. A store in memory begins with `first`, if it is set. etcd is reached
+/// through the proxy of `egress`.
 pub(crate) async fn open(
     flags: &Serve,
     registry: &Arc<ArcSwap<Registry>>,
     apis: &Apis,
     clock: Arc<dyn Clock>,
     first: Option<&Snapshot>,
+    egress: Option<&Egress>,
 ) -> Result<Opened> {
     flags.storage.check()?;
     let encryption = flags.storage.encryption.open(&registry.load())?;
-    if let Some(clusters) = flags.storage.etcd(registry, apis, encryption.as_ref())? {
+    if let Some(clusters) = flags.storage.etcd(registry, apis, encryption.as_ref(), egress)? {
         let codec = Arc::clone(&clusters.main.codec);
         let decode: Arc<Decode> = Arc::new(move |key, value| codec.decode(key, value.stored));
         let overrides = clusters.elsewhere.iter().map(|other| other.cluster).collect();

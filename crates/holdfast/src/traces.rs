@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use holdfast_controllers::Identity;
-use holdfast_traces::{Exporter, Resource, Tracer, TracingConfiguration};
+use holdfast_egress::Dialer;
+use holdfast_grpc::Client;
+use holdfast_traces::{Endpoint, Exporter, Resource, Tracer, TracingConfiguration};
 
 use crate::certificates::hostname;
 use crate::flags::Serve;
@@ -28,7 +30,7 @@ impl Traces {
     ///
     /// # Errors
     /// If the file cannot be used, with its name, the place and the reason.
-    pub(crate) fn load(flags: &Serve) -> Result<Option<Self>> {
+    pub(crate) fn load(flags: &Serve, dialer: Option<&Dialer>) -> Result<Option<Self>> {
         let file = flags.tracing_config_file.as_deref();
         let Some(file) = file.filter(|file| !file.as_os_str().is_empty()) else {
             return Ok(None);
@@ -39,15 +41,31 @@ impl Traces {
             instance: Identity::name_of(&hostname()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        let (tracer, exporter) = Exporter::new(&configuration, resource)
-            .map_err(|error| anyhow!(error))
-            .with_context(|| format!("--tracing-config-file {}", file.display()))?;
+        let named = || format!("--tracing-config-file {}", file.display());
+        let failed = |error: String| anyhow!(error);
+        let client = client(&configuration, dialer).map_err(failed).with_context(named)?;
+        let (tracer, exporter) = Exporter::new(&configuration, resource, client);
         Ok(Some(Self { tracer, exporter }))
     }
 
     /// Exports spans until the tracer is closed.
     pub(crate) fn export(self) {
         tokio::spawn(self.exporter.run());
+    }
+}
+
+/// Returns the client of the collector. Only an address is reached through `dialer`.
+fn client(configuration: &TracingConfiguration, dialer: Option<&Dialer>) -> Result<Client, String> {
+    match (configuration.parse_endpoint()?, dialer.cloned()) {
+        (Endpoint::Socket(socket), _) => Ok(Client::on_socket(&socket)),
+        (Endpoint::Address(address), None) => Client::for_address(&address),
+        (Endpoint::Address(address), Some(dialer)) => {
+            let target = address.clone();
+            Client::for_address_through(&address, move || {
+                let (dialer, target) = (dialer.clone(), target.clone());
+                async move { dialer.dial(&target).await.map_err(std::io::Error::other) }
+            })
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use holdfast_admission_plugins::{ImageReview, ImageReviewer};
+use holdfast_egress::Dialer;
 use holdfast_gotext::duration;
 use holdfast_server::authentication::{PostError, ReviewPost};
 use http::StatusCode;
@@ -23,6 +24,8 @@ pub(crate) struct Webhook {
     idle: Mutex<Vec<Client>>,
     /// Query with the time limit that the webhook is given.
     query: String,
+    /// Dialer through a proxy; `None` for direct connections.
+    dialer: Option<Dialer>,
 }
 
 /// Default query.
@@ -43,6 +46,7 @@ impl Webhook {
             access,
             idle: Mutex::default(),
             query: QUERY.to_owned(),
+            dialer: None,
         })
     }
 
@@ -51,6 +55,15 @@ impl Webhook {
     pub(crate) fn with_timeout(self, timeout: Duration) -> Self {
         Self {
             query: format!("timeout={}", duration::text(timeout)),
+            ..self
+        }
+    }
+
+    /// Connects through `dialer`.
+    #[must_use]
+    pub(crate) fn through(self, dialer: Option<&Dialer>) -> Self {
+        Self {
+            dialer: dialer.cloned(),
             ..self
         }
     }
@@ -68,7 +81,7 @@ impl Webhook {
                 return Ok(answer);
             }
         }
-        let mut client = Client::connect(&self.access).await?;
+        let mut client = Client::connect_through(&self.access, self.dialer.as_ref()).await?;
         let answer = client.post(&self.query, body).await?;
         self.keep(client);
         Ok(answer)

@@ -67,7 +67,7 @@ pub use entry::{Entry, Indexer, StoredForm, Value};
 pub use error::{CommitError, HistoryError, OpenError, ReadError, StorageError};
 #[cfg(feature = "testing")]
 pub use etcd::simulated as simulated_etcd;
-pub use etcd::{Connection, Etcd, EtcdConfig, NoObserver, Observer, Operation};
+pub use etcd::{Connection, DialEtcd, Etcd, EtcdConfig, EtcdStream, EtcdStreamFuture, NoObserver, Observer, Operation};
 pub use history::{Event, EventKind};
 pub use key::{Key, Revision, table_by_segments};
 pub use restore::{RestoreError, Restored};

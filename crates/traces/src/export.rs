@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::configuration::{Endpoint, TracingConfiguration};
+use crate::configuration::TracingConfiguration;
 use crate::proto::{
     AnyValue, ExportTraceServiceRequest, ExportTraceServiceResponse, InstrumentationScope, KeyValue, Link,
     ResourceAttributes, ResourceSpans, ScopeSpans, Span, Status, Variant,
@@ -76,15 +76,8 @@ async fn closed(closing: &mut watch::Receiver<bool>) {
 }
 
 impl Exporter {
-    /// Creates the source of spans and the task that exports them, for a configuration.
-    ///
-    /// # Errors
-    /// If the address of the collector is invalid.
-    pub fn new(configuration: &TracingConfiguration, resource: Resource) -> Result<(Arc<Tracer>, Self), String> {
-        let client = match configuration.parse_endpoint()? {
-            Endpoint::Address(address) => Client::for_address(&address)?,
-            Endpoint::Socket(socket) => Client::on_socket(&socket),
-        };
+    /// Creates the source of spans and the task that exports them to the collector that `client` calls.
+    pub fn new(configuration: &TracingConfiguration, resource: Resource, client: Client) -> (Arc<Tracer>, Self) {
         let (queue, spans) = channel(MAX_QUEUED_SPANS);
         let (closing, is_closing) = watch::channel(false);
         let (running, exported) = watch::channel(());
@@ -105,7 +98,7 @@ impl Exporter {
             closing: is_closing,
             _running: running,
         };
-        Ok((tracer, exporter))
+        (tracer, exporter)
     }
 
     /// Exports spans until the tracer is closed or dropped, and then those that wait.

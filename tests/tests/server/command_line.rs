@@ -5,9 +5,13 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use conformance::{Binary, Client, Process, Server, wait_for_end};
+use conformance::aggregated::Certificates;
+use conformance::kubelet::own_address;
+use conformance::{Binary, Client, Process, Server, Target, wait_for_end};
 use http::StatusCode;
 use serde_json::{Value, json};
+use test_support::etcd::Etcd;
+use test_support::needs;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -344,4 +348,193 @@ async fn doctor_finds_what_is_broken() {
         assert!(report.contains(part), "{part} is missing: {report}");
     }
     assert!(stderr(&sick).contains("4 problems at https://127.0.0.1:"), "{sick:?}");
+}
+
+/// Flags that tools for clusters pass to kube-apiserver. `PKI/` is the folder of the certificates, `ETCD` and `ADDRESS` are
+/// addresses. The port is not among them, because each test has its own.
+struct CommandLine {
+    tool: &'static str,
+    flags: &'static [&'static str],
+}
+
+/// Flags that kubeadm's static Pod has, and those of Cluster API, which runs kubeadm.
+const KUBEADM: &[&str] = &[
+    "--advertise-address=ADDRESS",
+    "--allow-privileged=true",
+    "--authorization-mode=Node,RBAC",
+    "--client-ca-file=PKI/proxy-ca.crt",
+    "--enable-admission-plugins=NodeRestriction",
+    "--enable-bootstrap-token-auth=true",
+    "--etcd-cafile=PKI/back-ca.crt",
+    "--etcd-certfile=PKI/proxy.crt",
+    "--etcd-keyfile=PKI/proxy.key",
+    "--etcd-servers=ETCD",
+    "--kubelet-client-certificate=PKI/proxy.crt",
+    "--kubelet-client-key=PKI/proxy.key",
+    "--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname",
+    "--proxy-client-cert-file=PKI/proxy.crt",
+    "--proxy-client-key-file=PKI/proxy.key",
+    "--requestheader-allowed-names=front-proxy-client",
+    "--requestheader-client-ca-file=PKI/proxy-ca.crt",
+    "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+    "--requestheader-group-headers=X-Remote-Group",
+    "--requestheader-username-headers=X-Remote-User",
+    "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+    "--service-account-key-file=PKI/back.key",
+    "--service-account-signing-key-file=PKI/back.key",
+    "--service-cluster-ip-range=10.96.0.0/12",
+    "--tls-cert-file=PKI/back.crt",
+    "--tls-private-key-file=PKI/back.key",
+];
+
+const K3S: &[&str] = &[
+    "--allow-privileged=true",
+    "--anonymous-auth=false",
+    "--api-audiences=https://kubernetes.default.svc.cluster.local,k3s",
+    "--authorization-mode=Node,RBAC",
+    "--bind-address=127.0.0.1",
+    "--client-ca-file=PKI/proxy-ca.crt",
+    "--egress-selector-config-file=PKI/egress-selector-config.yaml",
+    "--enable-admission-plugins=NodeRestriction",
+    "--enable-aggregator-routing=true",
+    "--enable-bootstrap-token-auth=true",
+    "--etcd-servers=ETCD",
+    "--kubelet-certificate-authority=PKI/back-ca.crt",
+    "--kubelet-client-certificate=PKI/proxy.crt",
+    "--kubelet-client-key=PKI/proxy.key",
+    "--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname",
+    "--profiling=false",
+    "--proxy-client-cert-file=PKI/proxy.crt",
+    "--proxy-client-key-file=PKI/proxy.key",
+    "--requestheader-allowed-names=system:auth-proxy",
+    "--requestheader-client-ca-file=PKI/proxy-ca.crt",
+    "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+    "--requestheader-group-headers=X-Remote-Group",
+    "--requestheader-username-headers=X-Remote-User",
+    "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+    "--service-account-key-file=PKI/back.key",
+    "--service-account-signing-key-file=PKI/back.key",
+    "--service-cluster-ip-range=10.43.0.0/16",
+    "--service-node-port-range=30000-32767",
+    "--storage-backend=etcd3",
+    "--tls-cert-file=PKI/back.crt",
+    "--tls-cipher-suites=TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,\
+     TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,\
+     TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305,TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
+    "--tls-private-key-file=PKI/back.key",
+];
+
+const KOPS: &[&str] = &[
+    "--allow-privileged=true",
+    "--anonymous-auth=false",
+    "--api-audiences=kubernetes.svc.default",
+    "--apiserver-count=1",
+    "--authorization-mode=Node,RBAC",
+    "--bind-address=0.0.0.0",
+    "--client-ca-file=PKI/proxy-ca.crt",
+    "--enable-admission-plugins=DefaultStorageClass,DefaultTolerationSeconds,LimitRanger,MutatingAdmissionWebhook,\
+     NamespaceLifecycle,NodeRestriction,ResourceQuota,RuntimeClass,ServiceAccount,ValidatingAdmissionPolicy,\
+     ValidatingAdmissionWebhook",
+    "--etcd-cafile=PKI/back-ca.crt",
+    "--etcd-certfile=PKI/proxy.crt",
+    "--etcd-keyfile=PKI/proxy.key",
+    "--etcd-servers=ETCD",
+    "--etcd-servers-overrides=/events#ETCD",
+    "--kubelet-client-certificate=PKI/proxy.crt",
+    "--kubelet-client-key=PKI/proxy.key",
+    "--kubelet-preferred-address-types=InternalIP,Hostname,ExternalIP",
+    "--proxy-client-cert-file=PKI/proxy.crt",
+    "--proxy-client-key-file=PKI/proxy.key",
+    "--requestheader-allowed-names=aggregator",
+    "--requestheader-client-ca-file=PKI/proxy-ca.crt",
+    "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+    "--requestheader-group-headers=X-Remote-Group",
+    "--requestheader-username-headers=X-Remote-User",
+    "--service-account-issuer=https://api.internal.example.org",
+    "--service-account-jwks-uri=https://api.internal.example.org/openid/v1/jwks",
+    "--service-account-key-file=PKI/back.key",
+    "--service-account-signing-key-file=PKI/back.key",
+    "--service-cluster-ip-range=100.64.0.0/13",
+    "--storage-backend=etcd3",
+    "--tls-cert-file=PKI/back.crt",
+    "--tls-private-key-file=PKI/back.key",
+    "--v=2",
+];
+
+/// Flags that the templates of Cluster API add to kubeadm's.
+const CLUSTER_API: &[&str] = &[
+    "--audit-log-maxage=10",
+    "--audit-log-maxbackup=10",
+    "--audit-log-maxsize=100",
+    "--audit-log-path=PKI/audit.log",
+    "--audit-policy-file=PKI/audit.yaml",
+    "--profiling=false",
+    "--tls-min-version=VersionTLS12",
+];
+
+/// Configuration that k3s writes.
+const K3S_EGRESS: &str = "apiVersion: apiserver.k8s.io/v1beta1
+kind: EgressSelectorConfiguration
+egressSelections:
+- name: cluster
+  connection:
+    proxyProtocol: HTTPConnect
+    transport:
+      tcp:
+        url: https://127.0.0.1:6443
+        tlsConfig: {caBundle: PKI/back-ca.crt, clientKey: PKI/proxy.key, clientCert: PKI/proxy.crt}
+";
+
+#[needs(etcd)]
+#[tokio::test(flavor = "multi_thread")]
+async fn command_lines_of_cluster_tools_start_a_server() {
+    let with_kubeadm = [KUBEADM, CLUSTER_API].concat();
+    let lines = [
+        CommandLine {
+            tool: "kubeadm",
+            flags: KUBEADM,
+        },
+        CommandLine {
+            tool: "k3s",
+            flags: K3S,
+        },
+        CommandLine {
+            tool: "kOps",
+            flags: KOPS,
+        },
+        CommandLine {
+            tool: "Cluster API",
+            flags: with_kubeadm.leak(),
+        },
+    ];
+    for line in lines {
+        let (etcd, certificates) = (Etcd::one().unwrap(), Certificates::new("apiserver"));
+        let folder = certificates.path("").display().to_string();
+        let fill = |text: &str| {
+            let text = text
+                .replace("PKI/", &folder)
+                .replace("ETCD", &format!("http://{}", etcd.client(0)));
+            text.replace("ADDRESS", &own_address().to_string())
+        };
+        certificates.write("egress-selector-config.yaml", &fill(K3S_EGRESS));
+        let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n";
+        certificates.write("audit.yaml", policy);
+        let filled: Vec<String> = line.flags.iter().map(|flag| fill(flag)).collect();
+        let flags: Vec<&str> = filled.iter().map(String::as_str).collect();
+        let started = Server::start(&Binary::debug().unwrap(), &flags);
+        let server = started.unwrap_or_else(|error| panic!("{}: {error:#}", line.tool));
+        // No flag of these is without effect.
+        let ignored = "these flags of kube-apiserver are taken and change nothing";
+        assert!(!server.logged(&[ignored]), "{}: {}", line.tool, server.log_tail());
+        let url = format!("https://{}", server.address);
+        let target = Target::at(&url, Some(&certificates.path("back-ca.crt")), Some("admintoken"));
+        let mut connection = target.unwrap().connect().await.unwrap();
+        for path in [
+            "/api/v1/namespaces/kube-system",
+            "/api/v1/namespaces/default/services/kubernetes",
+        ] {
+            let answer = connection.get(path, "*/*").await.unwrap();
+            assert_eq!(answer.status(), StatusCode::OK, "{}: {path}", line.tool);
+        }
+    }
 }

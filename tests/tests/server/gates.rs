@@ -220,3 +220,68 @@ async fn unsafe_deletion_of_a_readable_object_is_rejected() {
         .await;
     assert_eq!(status, StatusCode::OK);
 }
+
+/// A gate, as the page of the feature gates describes it.
+#[derive(Debug, PartialEq, Eq)]
+struct PageGate {
+    name: String,
+    stage: String,
+    is_on: bool,
+}
+
+/// Returns the rows of the page of the feature gates. A gate that is locked must have its behaviour.
+fn page_gates() -> Vec<PageGate> {
+    let page = std::fs::read_to_string(conformance::root().join("docs/reference/feature-gates.md")).unwrap();
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
+    rows.map(|row| {
+        let mut cells = row.trim_matches('|').split(" | ").map(str::trim);
+        let mut next = || cells.next().unwrap().to_owned();
+        let (name, stage, default, effect) = (next(), next(), next(), next());
+        let is_locked_on = default == "on, locked";
+        assert!(!is_locked_on || !effect.starts_with("absent"), "{row}");
+        PageGate {
+            name: name.trim_matches('`').to_owned(),
+            stage: stage.replace("stable", "").to_uppercase(),
+            is_on: default.starts_with("on"),
+        }
+    })
+    .collect()
+}
+
+/// Returns the gates that a server reports.
+fn reported_gates(metrics: &Value) -> Vec<PageGate> {
+    let lines = metrics.as_str().unwrap().lines();
+    let gates = lines.filter_map(|line| line.strip_prefix("kubernetes_feature_enabled{name=\""));
+    gates
+        .map(|gate| {
+            let (name, rest) = gate.split_once("\",stage=\"").unwrap();
+            let (stage, value) = rest.split_once("\"} ").unwrap();
+            PageGate {
+                name: name.to_owned(),
+                stage: stage.to_owned(),
+                is_on: value == "1",
+            }
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn page_of_feature_gates_is_what_a_server_reports() {
+    let (server, mut client) = server(&[]).await;
+    let by_name = |mut gates: Vec<PageGate>| {
+        gates.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        gates
+    };
+    let page = by_name(page_gates());
+    assert!(page.len() > 200, "{}", page.len());
+    let (_, metrics) = client.get("/metrics").await;
+    assert_eq!(by_name(reported_gates(&metrics)), page);
+    // The flag changes the report, and gates that are locked do not change.
+    let server = server.restart(&["--feature-gates=AllAlpha=true,AllBeta=true"]).unwrap();
+    let mut client = Client::new(&server).await;
+    let (_, metrics) = client.get("/metrics").await;
+    for gate in reported_gates(&metrics) {
+        let is_open = ["ALPHA", "BETA"].contains(&gate.stage.as_str());
+        assert!(gate.is_on || !is_open, "{gate:?} is off");
+    }
+}

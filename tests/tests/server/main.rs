@@ -25,6 +25,7 @@ mod custom_resources;
 mod deletion;
 mod differences;
 mod diffs;
+mod egress;
 mod encryption;
 mod etcd_conditions;
 mod examples;

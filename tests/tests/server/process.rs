@@ -2,7 +2,7 @@
 //! directory.
 
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use conformance::{Binary, Server, Target};
@@ -90,6 +90,53 @@ async fn watches_end_cleanly_when_the_server_ends() {
     // A stream that was cut off rather than ended would be an error here.
     answer.into_body().collect().await.unwrap();
     assert_eq!(server.wait_for_end(Duration::from_secs(60)).unwrap(), Some(0));
+}
+
+/// Opens `count` watches, each on a connection of its own, and returns the times until they end.
+async fn watch_until_the_end(server: &Server, count: usize) -> Vec<tokio::task::JoinHandle<Instant>> {
+    let target = Target::new(server).unwrap();
+    let mut watches = Vec::new();
+    for _ in 0..count {
+        let mut connection = target.connect().await.unwrap();
+        let url = format!("{CONFIG_MAPS}?watch=true");
+        let answer = connection.open(Method::GET, &url, "", Bytes::new()).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        watches.push(tokio::spawn(async move {
+            // A stream that was cut off rather than ended would be an error here.
+            answer.into_body().collect().await.unwrap();
+            drop(connection);
+            Instant::now()
+        }));
+    }
+    watches
+}
+
+#[tokio::test]
+async fn watches_end_one_after_the_other_with_a_grace_period() {
+    for more in [&[][..], &["--shutdown-send-retry-after"]] {
+        let flags = [&["--shutdown-watch-termination-grace-period=20s"], more].concat();
+        let mut server = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
+        let watches = watch_until_the_end(&server, 101).await;
+        server.terminate();
+        let mut ends = Vec::new();
+        for watch in watches {
+            ends.push(watch.await.unwrap());
+        }
+        ends.sort_unstable();
+        // 200 in a second is the minimum.
+        let took = ends[100] - ends[0];
+        assert!(took > Duration::from_millis(250), "{took:?}");
+        assert!(took < Duration::from_secs(15), "{took:?}");
+        assert_eq!(server.wait_for_end(Duration::from_secs(60)).unwrap(), Some(0));
+    }
+}
+
+#[test]
+fn negative_grace_period_of_watches_is_rejected() {
+    let flag = "--shutdown-watch-termination-grace-period=-1s";
+    let rejection = Binary::debug().unwrap().rejection(&[flag]).unwrap();
+    let why = "shutdown-watch-termination-grace-period, if provided, can not be a negative value";
+    assert!(rejection.contains(why), "{rejection}");
 }
 
 /// A read that waits three seconds for a resource version that does not exist yet.

@@ -24,7 +24,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// All groups. A flag is in the first group that contains it.
-const GROUPS: [Group; 16] = [
+const GROUPS: [Group; 17] = [
     Group {
         heading: "Compatibility with kube-apiserver",
         flags: &[
@@ -123,6 +123,10 @@ const GROUPS: [Group; 16] = [
     Group {
         heading: "Aggregated API servers",
         flags: &["aggregator-*", "enable-aggregator-routing", "proxy-client-*"],
+    },
+    Group {
+        heading: "Proxies",
+        flags: &["egress-selector-config-file"],
     },
     Group {
         heading: "Services",

@@ -39,7 +39,7 @@ impl Upstream {
     /// # Errors
     /// If it cannot.
     pub(super) async fn connect(access: Access) -> Result<Self> {
-        let dialed = dial(&access).await?;
+        let dialed = dial(&access, None).await?;
         drop(dialed);
         let uri: Uri = access.server.parse()?;
         let mut token = access
@@ -107,7 +107,7 @@ impl Service<Uri> for Connector {
     fn call(&mut self, _uri: Uri) -> Self::Future {
         let access = Arc::clone(&self.access);
         Box::pin(async move {
-            let dialed = dial(&access).await.map_err(io::Error::other)?;
+            let dialed = dial(&access, None).await.map_err(io::Error::other)?;
             Ok(TokioIo::new(Dialed(dialed.stream)))
         })
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
+use holdfast_egress::Dialer;
 use holdfast_server::wire::tls::AnyServer;
 use holdfast_value::{Limits, Value, json};
 use http::request::Builder;
@@ -53,11 +54,16 @@ pub(crate) struct Answer {
 impl Client {
     /// Connects to the server of `access`.
     pub(crate) async fn connect(access: &Access) -> Result<Self> {
+        Self::connect_through(access, None).await
+    }
+
+    /// Connects to the server of `access` through `dialer`.
+    pub(crate) async fn connect_through(access: &Access, dialer: Option<&Dialer>) -> Result<Self> {
         let Dialed {
             stream,
             uri,
             certificate,
-        } = dial(access).await?;
+        } = dial(access, dialer).await?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         // The waiting request reports why the connection ended.
         tokio::spawn(connection);
@@ -186,8 +192,9 @@ pub(crate) struct Dialed {
     certificate: Option<Vec<u8>>,
 }
 
-/// Opens a connection to the server of `access`, with its client certificate.
-pub(crate) async fn dial(access: &Access) -> Result<Dialed> {
+/// Opens a connection to the server of `access`, with its client certificate. The connection goes through `dialer` if
+/// it is set.
+pub(crate) async fn dial(access: &Access, dialer: Option<&Dialer>) -> Result<Dialed> {
     let uri: Uri = access
         .server
         .parse()
@@ -202,10 +209,19 @@ pub(crate) async fn dial(access: &Access) -> Result<Dialed> {
     let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
     let mut certificate = None;
     let connect = async {
-        let socket = TcpStream::connect((host.as_str(), port)).await?;
-        socket.set_nodelay(true)?;
+        let socket: Box<dyn Stream> = match dialer {
+            Some(dialer) => {
+                let name = uri.host().unwrap_or_default();
+                Box::new(dialer.dial(&format!("{name}:{port}")).await?)
+            }
+            None => {
+                let socket = TcpStream::connect((host.as_str(), port)).await?;
+                socket.set_nodelay(true)?;
+                Box::new(socket)
+            }
+        };
         if !secure {
-            return anyhow::Ok(Box::new(socket) as Box<dyn Stream>);
+            return anyhow::Ok(socket);
         }
         let host_name = access.server_name.clone().unwrap_or_else(|| host.clone());
         let name = ServerName::try_from(host_name).map_err(std::io::Error::other)?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use holdfast_egress::Dialer;
 use http::header::{ACCEPT, CACHE_CONTROL, EXPIRES, HeaderMap, LOCATION, USER_AGENT};
 use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Empty, Limited};
@@ -42,12 +43,16 @@ pub(super) struct Document {
 }
 
 impl Fetcher {
-    /// Creates a client that trusts `authorities` in PEM, or those of the system.
+    /// Creates a client that trusts `authorities` in PEM, or those of the system, and connects through `dialer`.
     ///
     /// # Errors
     /// If there are no authorities.
-    pub(super) fn new(authorities: Option<&str>, clock: Arc<dyn Clock>) -> Result<Self, String> {
-        let connector = Connector::new(authorities.map(str::as_bytes), None, None)?;
+    pub(super) fn new(
+        authorities: Option<&str>,
+        dialer: Option<&Dialer>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, String> {
+        let connector = Connector::new(authorities.map(str::as_bytes), None, None)?.through(dialer);
         let pool = Pool::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
@@ -184,7 +189,7 @@ mod tests {
 
     #[tokio::test]
     async fn plain_http_is_rejected() {
-        let fetcher = Fetcher::new(None, Arc::new(SystemClock));
+        let fetcher = Fetcher::new(None, None, Arc::new(SystemClock));
         let Ok(fetcher) = fetcher else {
             assert!(fetcher.err().unwrap().contains("root certificates"));
             return;

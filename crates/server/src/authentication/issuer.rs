@@ -6,6 +6,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use holdfast_authentication::{JwtAuthenticator, KeySet, ReceivedToken};
 use holdfast_authorization::User;
+use holdfast_egress::{EgressSelector, Network};
 use holdfast_value::{Limits, json};
 use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
@@ -77,14 +78,20 @@ impl RemoteIssuer {
         jwt: JwtAuthenticator,
         clock: Arc<dyn Clock>,
         metrics: AuthenticationMetrics,
+        egress: Option<&EgressSelector>,
         shutdown: &Shutdown,
     ) -> Result<Arc<Self>, String> {
-        if let Some(egress) = jwt.egress() {
-            return Err(format!(
-                "oidc: egress lookup required with egress selector type {egress:?}"
-            ));
-        }
-        let fetcher = Fetcher::new(jwt.certificate_authority(), Arc::clone(&clock))?;
+        let dialer = match (jwt.egress(), egress) {
+            (Some("cluster"), Some(egress)) => egress.dialer(Network::Cluster),
+            (Some(_), Some(egress)) => egress.dialer(Network::ControlPlane),
+            (Some(network), None) => {
+                return Err(format!(
+                    "oidc: egress lookup required with egress selector type {network:?}"
+                ));
+            }
+            (None, _) => None,
+        };
+        let fetcher = Fetcher::new(jwt.certificate_authority(), dialer, Arc::clone(&clock))?;
         let failure = format!("oidc: authenticator for issuer {:?} is not initialized", jwt.issuer());
         let issuer = Arc::new(Self {
             jwt,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use holdfast_authentication::JwtAuthenticator;
+use holdfast_egress::EgressSelector;
 use holdfast_gotext::errors::aggregate;
 use holdfast_resource::access::{RemoteTokenAuthenticator, TokenError, TokenFuture, TokenUser};
 use smol_str::SmolStr;
@@ -26,7 +27,7 @@ const HEALTH_PERIOD: Duration = Duration::from_millis(250);
 pub struct JwtIssuers(Vec<Arc<RemoteIssuer>>);
 
 impl JwtIssuers {
-    /// Starts the issuers. Their tokens and keys expire by `clock`.
+    /// Starts the issuers, which are reached through the proxies of `egress`. Their tokens and keys expire by `clock`.
     ///
     /// # Errors
     /// If one of them cannot be used.
@@ -34,11 +35,12 @@ impl JwtIssuers {
         issuers: impl IntoIterator<Item = JwtAuthenticator>,
         clock: &Arc<dyn Clock>,
         metrics: &AuthenticationMetrics,
+        egress: Option<&EgressSelector>,
         shutdown: &Shutdown,
     ) -> Result<Self, String> {
         let issuers = issuers
             .into_iter()
-            .map(|jwt| RemoteIssuer::start(jwt, Arc::clone(clock), metrics.clone(), shutdown));
+            .map(|jwt| RemoteIssuer::start(jwt, Arc::clone(clock), metrics.clone(), egress, shutdown));
         Ok(Self(issuers.collect::<Result<_, _>>()?))
     }
 

@@ -10,6 +10,7 @@ mod authentication;
 mod authorization;
 mod conditions;
 mod conversions;
+mod egress;
 mod etcd;
 mod external_signer;
 mod fairness;
@@ -57,6 +58,7 @@ pub use authorization::AuthorizationMetrics;
 pub(crate) use conditions::ConditionLabels;
 use conditions::Conditions;
 use conversions::Conversions;
+pub use egress::EgressMetrics;
 pub use etcd::EtcdCalls;
 pub use external_signer::SignerMetrics;
 use families::Families;
@@ -344,6 +346,14 @@ impl Metrics {
         signer.register(&self.families)
     }
 
+    /// Exposes the connections through proxies.
+    ///
+    /// # Errors
+    /// If two metrics have the same name, as for [`Metrics::new`].
+    pub fn count_dials(&self, egress: &EgressMetrics) -> prometheus::Result<()> {
+        egress.register(&self.families)
+    }
+
     /// Exposes the build information.
     ///
     /// # Errors
@@ -390,6 +400,7 @@ pub fn families(kinds: Vec<Arc<CounterFamily>>) -> prometheus::Result<Vec<Family
     metrics.follow_authentication("")?;
     metrics.follow_authorization("")?;
     metrics.count_signatures(&SignerMetrics::new()?)?;
+    metrics.count_dials(&EgressMetrics::new()?)?;
     let mut families = metrics.families.known();
     families.extend(fairness::families());
     for (name, kind, labels, help) in [

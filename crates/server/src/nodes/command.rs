@@ -475,7 +475,7 @@ mod tests {
 
     fn command(streams: CommandStreams) -> Command {
         Command {
-            backend: Backend::for_nodes(crate::webhooks::Trust::Anyone, None).unwrap(),
+            backend: Backend::for_nodes(crate::webhooks::Trust::Anyone, None, None).unwrap(),
             destination: Destination {
                 tls: None,
                 host: "127.0.0.1".to_owned(),

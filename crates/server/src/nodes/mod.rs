@@ -14,6 +14,7 @@ mod url;
 
 use std::sync::Arc;
 
+use holdfast_egress::Dialer;
 use holdfast_resource::{BackendTls, Destination, ExchangeKind, is_global_unicast};
 use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 use hyper::body::Incoming;
@@ -50,19 +51,23 @@ pub(crate) struct Client<'a> {
 }
 
 impl NodeConnections {
-    /// Creates the clients. Kubelets get `certificate`, and their own certificates are verified only if there are
+    /// Creates the clients, which connect through `dialer`. Kubelets get `certificate`, and their own certificates are verified only if there are
     /// `authorities`, in PEM.
     ///
     /// upstream: pkg/kubelet/client#makeTransport
     ///
     /// # Errors
     /// If `authorities` contains no certificate.
-    pub fn new(authorities: Option<&[u8]>, certificate: Option<Arc<dyn ResolvesClientCert>>) -> Result<Self, String> {
+    pub fn new(
+        authorities: Option<&[u8]>,
+        certificate: Option<Arc<dyn ResolvesClientCert>>,
+        dialer: Option<&Dialer>,
+    ) -> Result<Self, String> {
         let trust = authorities.map_or(Trust::Anyone, Trust::Authorities);
         Ok(Self {
-            kubelets: Backend::for_nodes(trust, certificate.clone())?,
-            unverified_kubelets: Backend::for_nodes(Trust::Anyone, certificate)?,
-            others: Backend::for_nodes(Trust::Anyone, None)?,
+            kubelets: Backend::for_nodes(trust, certificate.clone(), dialer)?,
+            unverified_kubelets: Backend::for_nodes(Trust::Anyone, certificate, dialer)?,
+            others: Backend::for_nodes(Trust::Anyone, None, dialer)?,
         })
     }
 
@@ -184,7 +189,7 @@ mod tests {
 
     #[test]
     fn authorities_must_contain_a_certificate() {
-        assert!(NodeConnections::new(None, None).is_ok());
-        assert!(NodeConnections::new(Some(b"nothing"), None).is_err());
+        assert!(NodeConnections::new(None, None, None).is_ok());
+        assert!(NodeConnections::new(Some(b"nothing"), None, None).is_err());
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use holdfast_egress::Dialer;
 use http::header::{CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
 use http::{Extensions, Request};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -48,8 +49,9 @@ impl Backend {
         name: String,
         trust: Trust<'_>,
         client_certificate: Option<Arc<dyn ResolvesClientCert>>,
+        dialer: Option<&Dialer>,
     ) -> Result<Self, String> {
-        let connector = Connector::in_the_name_of(name, trust, client_certificate)?;
+        let connector = Connector::in_the_name_of(name, trust, client_certificate)?.through(dialer);
         Ok(Self {
             pool: builder().build(connector),
         })
@@ -62,8 +64,9 @@ impl Backend {
     pub(crate) fn for_nodes(
         trust: Trust<'_>,
         client_certificate: Option<Arc<dyn ResolvesClientCert>>,
+        dialer: Option<&Dialer>,
     ) -> Result<Self, String> {
-        let connector = Connector::for_nodes(trust, client_certificate)?;
+        let connector = Connector::for_nodes(trust, client_certificate)?.through(dialer);
         Ok(Self {
             pool: builder().http1_max_buf_size(MAX_BUFFERED_BYTES).build(connector),
         })
@@ -169,7 +172,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri = format!("http://{}/", listener.local_addr().unwrap());
         let request = Request::get(uri).body(body).unwrap();
-        let backend = Backend::for_nodes(Trust::Anyone, None).unwrap();
+        let backend = Backend::for_nodes(Trust::Anyone, None, None).unwrap();
         let sent = tokio::spawn(async move { backend.send(request).await.is_ok() });
         let (connection, _) = listener.accept().await.unwrap();
         (listener, connection, sent)

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use holdfast_admission::webhooks::{Address, Authorities, ClientConfig};
+use holdfast_egress::{EgressSelector, Network};
 use holdfast_gotext::duration;
 use holdfast_value::{Limits, json};
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
@@ -32,6 +33,7 @@ pub struct Client {
     services: Arc<Services>,
     pools: Mutex<HashMap<Peer, HttpPool>>,
     places: Mutex<HashMap<SmolStr, Arc<Semaphore>>>,
+    egress: EgressSelector,
 }
 
 /// Properties, other than the address, that connections must share to serve the same calls.
@@ -91,6 +93,17 @@ impl Client {
             services: Arc::new(services),
             pools: Mutex::default(),
             places: Mutex::default(),
+            egress: EgressSelector::default(),
+        }
+    }
+
+    /// Returns a client of the same services that calls through the proxies of their networks.
+    pub(super) fn with_egress(&self, egress: EgressSelector) -> Self {
+        Self {
+            services: Arc::clone(&self.services),
+            pools: Mutex::default(),
+            places: Mutex::default(),
+            egress,
         }
     }
 
@@ -171,7 +184,12 @@ impl Client {
             return Ok(pool.clone());
         }
         let services = peer.of_service.then(|| Arc::clone(&self.services));
-        let connector = Connector::new(peer.authorities.as_ref().map(Authorities::pem), services, certificate)?;
+        let network = match peer.of_service {
+            true => Network::Cluster,
+            false => Network::ControlPlane,
+        };
+        let connector = Connector::new(peer.authorities.as_ref().map(Authorities::pem), services, certificate)?
+            .through(self.egress.dialer(network));
         let pool: HttpPool = Pool::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())

@@ -10,6 +10,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use holdfast_aggregation::authority;
+use holdfast_egress::Dialer;
 use http::Uri;
 use http::uri::Scheme;
 use hyper::rt::{Read, ReadBufCursor, Write};
@@ -24,6 +26,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::services::Services;
 use super::trust::{self, Trust};
+use super::wire::Wire;
 use crate::wire::keep_alive;
 
 /// Connector for HTTPS connections.
@@ -34,6 +37,8 @@ pub(crate) struct Connector {
     services: Option<Arc<Services>>,
     /// Name that certificates must be for, if it is not that of the host.
     name: Option<ServerName<'static>>,
+    /// Dialer through the proxy of the network; `None` for direct connections.
+    dialer: Option<Dialer>,
 }
 
 /// Reason why there is no connection, in Go's words.
@@ -70,6 +75,7 @@ impl Connector {
             tls: TlsConnector::from(Arc::new(config)),
             services,
             name: None,
+            dialer: None,
         })
     }
 
@@ -105,7 +111,17 @@ impl Connector {
             tls: TlsConnector::from(Arc::new(config)),
             services: None,
             name: None,
+            dialer: None,
         })
+    }
+
+    /// Connects through `dialer`.
+    #[must_use]
+    pub(crate) fn through(self, dialer: Option<&Dialer>) -> Self {
+        Self {
+            dialer: dialer.cloned(),
+            ..self
+        }
     }
 
     async fn connect(self, uri: Uri) -> Result<Stream, ConnectError> {
@@ -116,17 +132,26 @@ impl Connector {
             Some(services) => services.place(&host, port).map_err(ConnectError)?,
             None => (host.clone(), port),
         };
-        let tcp = dial(&place.0, place.1).await?;
-        let _ = tcp.set_nodelay(true);
-        let _ = keep_alive::enable(&tcp);
+        let wire = match &self.dialer {
+            Some(dialer) => {
+                let dialed = dialer.dial(&authority(&place)).await;
+                Wire::Proxied(dialed.map_err(|error| ConnectError(error.to_string()))?)
+            }
+            None => {
+                let tcp = dial(&place.0, place.1).await?;
+                let _ = tcp.set_nodelay(true);
+                let _ = keep_alive::enable(&tcp);
+                Wire::Tcp(tcp)
+            }
+        };
         if is_plain {
-            return Ok(Stream::Plain(TokioIo::new(tcp)));
+            return Ok(Stream::Plain(TokioIo::new(wire)));
         }
         let name = match &self.name {
             Some(name) => name.clone(),
             None => ServerName::try_from(host).map_err(|error| ConnectError(error.to_string()))?,
         };
-        let connected = timeout(HANDSHAKE, self.tls.connect(name, tcp)).await;
+        let connected = timeout(HANDSHAKE, self.tls.connect(name, wire)).await;
         let handshake = connected.map_err(|_| ConnectError("net/http: TLS handshake timeout".to_owned()))?;
         let tls = handshake.map_err(|error| ConnectError(trust::tls_error_text(&error)))?;
         Ok(Stream::Tls(Box::new(TokioIo::new(tls))))
@@ -200,10 +225,10 @@ impl Answered {
 
 /// A connection to another server.
 pub(crate) enum Stream {
-    /// Plain TCP.
-    Plain(TokioIo<TcpStream>),
+    /// Without TLS.
+    Plain(TokioIo<Wire>),
     /// TLS.
-    Tls(Box<TokioIo<TlsStream<TcpStream>>>),
+    Tls(Box<TokioIo<TlsStream<Wire>>>),
 }
 
 /// Both directions of a connection.

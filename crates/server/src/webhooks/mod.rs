@@ -8,6 +8,7 @@ mod credentials;
 mod routing;
 mod services;
 mod trust;
+mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use holdfast_admission::webhooks::{Webhook, WebhookType, Webhooks as Configured};
+use holdfast_egress::EgressSelector;
 use holdfast_resource::Registry;
 use holdfast_traces::SpanKind;
 
@@ -61,6 +63,15 @@ impl Webhooks {
     #[must_use]
     pub fn with_faults(self, faults: Option<Arc<Faults>>) -> Self {
         Self { faults, ..self }
+    }
+
+    /// Sends calls through the proxies of their networks.
+    #[must_use]
+    pub fn with_egress(self, egress: EgressSelector) -> Self {
+        Self {
+            client: Arc::new(self.client.with_egress(egress)),
+            ..self
+        }
     }
 
     /// Calls an admission webhook with the credentials for its type and address.

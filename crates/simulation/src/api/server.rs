@@ -179,7 +179,7 @@ impl Server {
             },
             field_managers: FieldManagers::new(types),
             webhooks: Webhooks::new(Arc::clone(&kinds.webhooks), Arc::clone(&store), Arc::clone(&registry)),
-            nodes: NodeConnections::new(None, None).map_err(broken)?,
+            nodes: NodeConnections::new(None, None, None).map_err(broken)?,
             issuer: Arc::new(holdfast_resource::access::NoTokens),
             admission: AdmissionChain::new(holdfast_admission_plugins::plugins()),
             shutdown: shutdown.shutdown(),

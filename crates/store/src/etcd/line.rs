@@ -19,6 +19,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
+use super::dial::DialEtcd;
 use super::frames::Exchange;
 use super::proto::{RangeRequest, RangeResponse};
 #[cfg(feature = "testing")]
@@ -63,16 +64,25 @@ pub(super) struct SocketLine {
 
 impl Line {
     /// Connects to a member, through `socket` if it listens on a Unix socket.
-    pub(super) async fn open(member: &Uri, socket: Option<&Path>, tls: Option<&Arc<ClientConfig>>) -> Result<Self> {
+    pub(super) async fn open(
+        member: &Uri,
+        socket: Option<&Path>,
+        tls: Option<&Arc<ClientConfig>>,
+        dialer: Option<&dyn DialEtcd>,
+    ) -> Result<Self> {
         let host = member
             .host()
             .unwrap_or_default()
             .trim_start_matches('[')
             .trim_end_matches(']');
         let port = member.port_u16().unwrap_or(if tls.is_some() { 443 } else { 80 });
-        let plain: Box<dyn Stream> = match socket {
-            Some(path) => Box::new(UnixStream::connect(path).await?),
-            None => {
+        let plain: Box<dyn Stream> = match (socket, dialer) {
+            (Some(path), _) => Box::new(UnixStream::connect(path).await?),
+            (None, Some(dialer)) => {
+                let name = member.host().unwrap_or_default();
+                Box::new(dialer.dial(format!("{name}:{port}")).await?)
+            }
+            (None, None) => {
                 let stream = TcpStream::connect((host, port)).await?;
                 stream.set_nodelay(true)?;
                 Box::new(stream)

@@ -10,6 +10,7 @@ mod client;
 mod commit;
 mod compaction;
 mod current;
+mod dial;
 mod feed;
 mod follow;
 mod frames;
@@ -34,6 +35,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+pub use dial::{DialEtcd, EtcdStream, EtcdStreamFuture};
 pub use metrics::{NoObserver, Observer, Operation};
 pub use transport::Connection;
 

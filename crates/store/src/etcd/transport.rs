@@ -15,6 +15,7 @@ use tonic::{Code, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use super::address::{Address, SocketConnector};
+use super::dial::{DialConnector, DialEtcd};
 use super::line::Line;
 use super::proto::{WatchRequest, WatchResponse};
 #[cfg(feature = "testing")]
@@ -39,6 +40,8 @@ pub struct Connection {
     pub authorities: Option<Vec<u8>>,
     /// Client certificate of this server and its key (PEM).
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// Makes the connections; `None` for direct ones.
+    pub dialer: Option<Arc<dyn DialEtcd>>,
 }
 
 /// Error of a call.
@@ -136,6 +139,8 @@ pub(super) struct GrpcTransport {
     address: Address,
     uri: Uri,
     channel: Channel,
+    /// Makes the connections; `None` for direct ones.
+    dialer: Option<Arc<dyn DialEtcd>>,
 }
 
 /// Responses of a watch.
@@ -156,10 +161,12 @@ impl Transport {
         let endpoint = endpoint(&address, connection)?;
         Ok(Self::Grpc(GrpcTransport {
             uri: endpoint.uri().clone(),
-            channel: match &address.socket {
-                Some(path) => endpoint.connect_with_connector_lazy(SocketConnector(path.clone())),
-                None => endpoint.connect_lazy(),
+            channel: match (&address.socket, &connection.dialer) {
+                (Some(path), _) => endpoint.connect_with_connector_lazy(SocketConnector(path.clone())),
+                (None, Some(dialer)) => endpoint.connect_with_connector_lazy(DialConnector(Arc::clone(dialer))),
+                (None, None) => endpoint.connect_lazy(),
             },
+            dialer: connection.dialer.clone(),
             address,
         }))
     }
@@ -198,7 +205,8 @@ impl Transport {
         match self {
             Self::Grpc(member) => {
                 let tls = tls.filter(|_| member.address.secure);
-                Line::open(&member.uri, member.address.socket.as_deref(), tls).await
+                let (socket, dialer) = (member.address.socket.as_deref(), member.dialer.as_deref());
+                Line::open(&member.uri, socket, tls, dialer).await
             }
             #[cfg(feature = "testing")]
             Self::Simulated(member) => Ok(Line::Simulated(member.clone())),

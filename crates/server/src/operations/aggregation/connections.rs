@@ -30,7 +30,12 @@ impl Transport for Connections {
             (None, _) => Trust::System,
         };
         let client_certificate = self.config.identity.as_ref().map(ProxyIdentity::resolver);
-        Backend::new(remote.server_name(), trust, client_certificate)
+        Backend::new(
+            remote.server_name(),
+            trust,
+            client_certificate,
+            self.config.dialer.as_ref(),
+        )
     }
 
     fn address(&self, remote: &Remote) -> Result<(String, u16), String> {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use holdfast_aggregation::{ApiService, DocumentSource, Servers, api_services_resource};
+use holdfast_egress::Dialer;
 use holdfast_resource::Registry;
 
 use self::connections::Connections;
@@ -47,6 +48,8 @@ pub struct AggregationConfig {
     pub front_proxy: Option<Arc<FrontProxy>>,
     /// True if aggregated servers do not get the uids of users.
     pub hides_uids: bool,
+    /// Dialer through the proxy of the cluster's network; `None` for direct connections.
+    pub dialer: Option<Dialer>,
 }
 
 /// The proxy to the aggregated servers.

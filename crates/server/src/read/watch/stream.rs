@@ -86,7 +86,7 @@ impl WatchStream {
             ending: Box::pin(async move {
                 tokio::select! {
                     biased;
-                    () = shutdown.closing() => Ending::Shutdown,
+                    () = shutdown.watch_ending() => Ending::Shutdown,
                     () = OptionFuture::from(readable_changed.as_mut()).map(drop), if readable_changed.is_some() => {
                         Ending::PermissionsChanged
                     }

@@ -182,7 +182,7 @@ impl Server {
                 },
                 field_managers: FieldManagers::new(types),
                 webhooks: Webhooks::new(Arc::clone(&kinds.webhooks), Arc::clone(&store), Arc::clone(&registry)),
-                nodes: holdfast_server::nodes::NodeConnections::new(None, None).unwrap(),
+                nodes: holdfast_server::nodes::NodeConnections::new(None, None, None).unwrap(),
                 issuer: Arc::new(holdfast_resource::access::NoTokens),
                 admission: AdmissionChain::default(),
                 shutdown: shutdown.clone(),

@@ -1,0 +1,51 @@
+//! Connections to etcd that the caller makes, for example through a proxy.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::Uri;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tower_service::Service;
+
+/// A bidirectional stream of bytes.
+pub trait ReadWrite: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> ReadWrite for S {}
+
+/// A connection to a member.
+pub type EtcdStream = Box<dyn ReadWrite>;
+
+/// Outcome of a connection.
+pub type EtcdStreamFuture = Pin<Box<dyn Future<Output = io::Result<EtcdStream>> + Send>>;
+
+/// Makes connections to the members of an etcd.
+pub trait DialEtcd: Send + Sync + fmt::Debug {
+    /// Connects to `HOST:PORT`.
+    fn dial(&self, address: String) -> EtcdStreamFuture;
+}
+
+/// Connector of gRPC.
+#[derive(Clone)]
+pub(super) struct DialConnector(pub(super) Arc<dyn DialEtcd>);
+
+impl Service<Uri> for DialConnector {
+    type Response = TokioIo<EtcdStream>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let is_secure = uri.scheme_str() == Some("https");
+        let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
+        let dialed = self.0.dial(format!("{}:{port}", uri.host().unwrap_or_default()));
+        Box::pin(async move { dialed.await.map(TokioIo::new) })
+    }
+}
