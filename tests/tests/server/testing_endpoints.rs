@@ -471,6 +471,35 @@ async fn restore_returns_objects_with_new_versions_and_events() {
 }
 
 #[tokio::test]
+async fn watch_resumed_within_restore_misses_nothing() {
+    let server = start(&[]);
+    let mut client = Client::new(&server).await;
+    for name in ["a", "b", "c"] {
+        post(&mut client, config_map(name, "1")).await;
+    }
+    keep(&mut client, "start").await;
+    for name in ["a", "b", "c"] {
+        change(&mut client, name, "2").await;
+    }
+    let (_, list) = client.get(CONFIG_MAPS).await;
+    restore(&mut client, "start", "differences").await;
+    // Each watch ends after one event, and the next one begins at the version of that event.
+    let mut last = version(&list);
+    for name in ["a", "b", "c"] {
+        let mut events = Events::open(&server, &format!("&resourceVersion={last}")).await;
+        let event = events.next().await.unwrap();
+        let object = &event["object"];
+        assert_eq!(
+            (&event["type"], &object["data"]["value"]),
+            (&json!("MODIFIED"), &json!("1"))
+        );
+        assert_eq!(object["metadata"]["name"], name);
+        assert!(version(object) > last);
+        last = version(object);
+    }
+}
+
+#[tokio::test]
 async fn restore_can_expire_watches_and_history() {
     let server = start(&[]);
     let mut client = Client::new(&server).await;

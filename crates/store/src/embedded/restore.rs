@@ -90,12 +90,14 @@ fn to_store<X: Indexer>(transformer: Option<&dyn Transformer>, entry: &Entry<X>)
 mod tests {
     use super::*;
     use crate::clock::SystemClock;
+    use crate::codec::CodecError;
     use crate::config::Config;
     use crate::history::EventKind;
     use crate::key::Revision;
     use crate::state::HistoryLimits;
     use crate::store::Store;
     use crate::transaction::Transaction;
+    use crate::transform::{ENCRYPTED, Transformed};
 
     fn object(text: &str) -> Value {
         Value::object(format!(r#"{{"resourceVersion":"","v":"{text}"}}"#), 20)
@@ -215,5 +217,139 @@ mod tests {
         let restored = store.restore(&empty).await.unwrap();
         assert_eq!((restored.deleted, restored.revision), (3000, last + 3000));
         assert!(store.snapshot().is_empty());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn reader_sees_no_state_between_two() {
+        let store = Arc::new(in_memory());
+        let keys: Vec<String> = (0..600).map(|number| format!("/a/{number:03}")).collect();
+        let all = |text: &str| {
+            let puts = keys.iter();
+            puts.fold(Transaction::new(), |all, key| all.put(key.as_str(), object(text)))
+        };
+        store.commit(all("1")).await.unwrap();
+        let one = store.snapshot();
+        store.commit(all("2")).await.unwrap();
+        let other = store.snapshot();
+        let reader = Arc::clone(&store);
+        let reads = tokio::task::spawn_blocking(move || {
+            let mut seen = 0;
+            while !reader.snapshot().is_empty() {
+                let snapshot = reader.snapshot();
+                let mut values = snapshot.range(b"/a/").map(|entry| entry.value());
+                let first = values.next();
+                assert!(values.all(|value| Some(&value) == first.as_ref()), "{snapshot:?}");
+                seen += 1;
+            }
+            seen
+        });
+        for _ in 0..20 {
+            store.restore(&one).await.unwrap();
+            store.restore(&other).await.unwrap();
+        }
+        let empty = in_memory().snapshot();
+        store.restore(&empty).await.unwrap();
+        assert!(reads.await.unwrap() > 0);
+    }
+
+    #[tokio::test]
+    async fn counts_and_watches_are_right_after_many_changes() {
+        let store = in_memory();
+        let empty = store.snapshot();
+        let puts = |start: usize| {
+            let numbers = start..start + 400;
+            numbers.fold(Transaction::new(), |all, number| {
+                all.put(format!("/r/pods/n{}/{number}", number % 2).as_str(), object("1"))
+            })
+        };
+        store.commit(puts(0)).await.unwrap();
+        let full = store.snapshot();
+        let mut watcher = store.watch("/r/pods/n1/", store.revision()).unwrap();
+        let waiting = tokio::spawn(async move {
+            let mut seen = Vec::new();
+            for _ in 0..400 {
+                let event = watcher.next().await.unwrap();
+                seen.push((event.revision(), event.kind()));
+            }
+            seen
+        });
+        tokio::task::yield_now().await;
+        store.restore(&empty).await.unwrap();
+        let between = store.snapshot();
+        assert_eq!((between.len(), between.count(b"/r/pods/n1/")), (0, 0));
+        let created = store.restore(&full).await.unwrap().created;
+        let again = store.snapshot();
+        assert_eq!((created, again.len(), again.count(b"/r/pods/n1/")), (400, 400, 200));
+        let seen = waiting.await.unwrap();
+        assert!(
+            seen.is_sorted_by(|one, other| one.0 < other.0),
+            "each event has its own revision"
+        );
+        let deletions = seen.iter().filter(|(_, kind)| *kind == EventKind::Delete).count();
+        assert_eq!(deletions, 200);
+        // The history has the exact state of each revision.
+        let at = store.snapshot_at(full.revision()).unwrap();
+        assert_eq!(state(&at), state(&full));
+    }
+
+    /// Encrypts values by a change of their bytes, or cannot.
+    struct Reversing {
+        works: bool,
+    }
+
+    impl Transformer for Reversing {
+        fn transform_to_storage(&self, key: &[u8], plain: &[u8]) -> Result<Option<Transformed>, CodecError> {
+            if !self.works {
+                return Err(CodecError::untransformable(key, "no key"));
+            }
+            let bytes = [ENCRYPTED, plain].concat();
+            let form = self.form_of(key);
+            Ok(Some(Transformed { bytes, form }))
+        }
+
+        fn transform_from_storage(&self, _key: &[u8], stored: &[u8]) -> Result<Option<Transformed>, CodecError> {
+            let form = StoredForm::new(1);
+            let plain = stored.strip_prefix(ENCRYPTED);
+            Ok(plain.map(|bytes| Transformed {
+                bytes: bytes.to_vec(),
+                form,
+            }))
+        }
+
+        fn form_of(&self, _key: &[u8]) -> StoredForm {
+            StoredForm::new(1)
+        }
+    }
+
+    #[tokio::test]
+    async fn restored_values_are_encrypted_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = |works| {
+            let config = Config {
+                transformer: Some(Arc::new(Reversing { works })),
+                ..Config::new(directory.path())
+            };
+            Store::open(config, ()).unwrap()
+        };
+        let store = open(true);
+        put(&store, "/a/secret", "1").await;
+        let checkpoint = store.snapshot();
+        delete(&store, "/a/secret").await;
+        store.restore(&checkpoint).await.unwrap();
+        let restored = store.snapshot();
+        assert_eq!(restored.get(b"/a/secret").unwrap().form(), StoredForm::new(1));
+        store.close().await.unwrap();
+        drop(store);
+        let again = open(false);
+        assert_eq!(state(&again.snapshot()), state(&checkpoint));
+        let checkpoint = again.snapshot();
+        delete(&again, "/a/secret").await;
+        let before = again.revision();
+        let failed = again.restore(&checkpoint).await;
+        assert!(
+            matches!(failed, Err(RestoreError::Commit(CommitError::Refused(_)))),
+            "{failed:?}"
+        );
+        assert_eq!(again.revision(), before, "nothing was changed");
     }
 }
