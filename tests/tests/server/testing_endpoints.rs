@@ -613,11 +613,13 @@ async fn checkpoint_of_many_objects_copies_nothing() {
     let began = Instant::now();
     let emptied = restore(&mut client, "empty", "expire").await;
     let removal = began.elapsed();
-    assert_eq!(emptied["deleted"].as_u64(), Some(MANY as u64));
+    // Controllers may have created objects of their own since the start.
+    let counts = MANY as u64..MANY as u64 + 20;
+    assert!(counts.contains(&emptied["deleted"].as_u64().unwrap()), "{emptied}");
     let began = Instant::now();
     let filled = restore(&mut client, "many0", "differences").await;
     let creation = began.elapsed();
-    assert_eq!(filled["created"].as_u64(), Some(MANY as u64));
+    assert!(counts.contains(&filled["created"].as_u64().unwrap()), "{filled}");
     println!("checkpoint of {MANY} objects: {checkpoint:?}; restore: removal {removal:?}, creation {creation:?}");
     assert!(*checkpoint < Duration::from_millis(250), "{checkpoint:?}");
     assert!(removal + creation < Duration::from_secs(60), "{removal:?} {creation:?}");
