@@ -1,9 +1,11 @@
 //! Forks: further servers in this process, each with the state of an existing one.
 
 use std::future::ready;
+use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use futures_util::future::BoxFuture;
+use holdfast_schema::TableTypes;
 use holdfast_server::operations::testing::{ForkAddress, ForkState, RunningFork, StartFork};
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
@@ -20,11 +22,17 @@ pub(crate) struct ForkOrigin {
     flags: Serve,
     certificates: Certificates,
     token_signer: TokenSigner,
+    types: Arc<TableTypes>,
 }
 
 impl ForkOrigin {
     /// Creates the origin for a server with these flags and credentials.
-    pub(crate) fn new(flags: &Serve, certificates: &Certificates, token_signer: TokenSigner) -> Self {
+    pub(crate) fn new(
+        flags: &Serve,
+        certificates: &Certificates,
+        token_signer: TokenSigner,
+        types: Arc<TableTypes>,
+    ) -> Self {
         let mut flags = flags.clone();
         flags.secure_port = 0;
         flags.in_memory = true;
@@ -35,6 +43,7 @@ impl ForkOrigin {
             flags,
             certificates: certificates.without_kubeconfig(),
             token_signer,
+            types,
         }
     }
 
@@ -56,6 +65,7 @@ impl ForkOrigin {
             state,
             certificates: self.certificates.clone(),
             token_signer: self.token_signer.clone(),
+            types: Arc::clone(&self.types),
         };
         start_fork(&self.flags, beginning).await
     }

@@ -13,6 +13,7 @@ use holdfast_authorization::node::NodeGraph;
 use holdfast_controllers::{ControllerContext, Election, Selection, run_pod_notice};
 use holdfast_kind_tables::features::{Feature, FeatureGates};
 use holdfast_resource::Registry;
+use holdfast_schema::TableTypes;
 use holdfast_server::objects::expiry::{self, ExpiryTime};
 use holdfast_server::objects::{Snapshot, Store, claims};
 use holdfast_server::operations::fairness;
@@ -126,17 +127,26 @@ impl Started {
 struct Base {
     settings: Settings,
     kinds: holdfast_kinds::Config,
+    /// Types of the built-in kinds, which forks share.
+    types: Arc<TableTypes>,
     registry: Arc<ArcSwap<Registry>>,
     reached: SocketAddr,
 }
 
 impl Base {
-    fn new(flags: &Serve, settings: Settings, reached: SocketAddr) -> Result<Self> {
+    /// Reads the built-in kinds. `types` are those of a server with the same flags, if there is one.
+    fn new(flags: &Serve, settings: Settings, reached: SocketAddr, types: Option<Arc<TableTypes>>) -> Result<Self> {
+        const UNREADABLE: &str = "cannot read the built-in kinds";
         let kinds = settings.kinds(flags, reached)?;
-        let built_in = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
+        let shared = match types {
+            Some(types) => types,
+            None => holdfast_kinds::table_types(&kinds).context(UNREADABLE)?,
+        };
+        let built_in = holdfast_kinds::registry_with_types(&kinds, &shared).context(UNREADABLE)?;
         Ok(Self {
             settings,
             kinds,
+            types: shared,
             registry: Arc::new(ArcSwap::from_pointee(built_in)),
             reached,
         })
@@ -197,6 +207,8 @@ pub(crate) struct Beginning {
     pub(crate) certificates: Certificates,
     /// Keys of service account tokens.
     pub(crate) token_signer: TokenSigner,
+    /// Types of the built-in kinds.
+    pub(crate) types: Arc<TableTypes>,
 }
 
 async fn begin<T>(
@@ -210,7 +222,8 @@ async fn begin<T>(
     // A failed start stops the tasks that already run. Only the reason for the failure is worth reporting.
     let grace = flags.shutdown_watch_termination_grace_period;
     let trigger = ClosingTrigger(ShutdownTrigger::with_watch_grace(grace));
-    let base = Base::new(flags, settings, reached)?;
+    let types = beginning.as_ref().map(|beginning| Arc::clone(&beginning.types));
+    let base = Base::new(flags, settings, reached, types)?;
     // The store's lock is acquired first: nothing in the directory is written while another process holds it.
     if !flags.in_memory {
         files::private_folder(&flags.data_dir)?;
@@ -287,7 +300,7 @@ async fn begin<T>(
         shutdown,
     );
     let server = tokio::spawn(accepted);
-    let origin = ForkOrigin::new(flags, &certificates, token_signer);
+    let origin = ForkOrigin::new(flags, &certificates, token_signer, base.types);
     if let Some(testing) = testing {
         testing.forks.set_starter(origin.clone());
     }
@@ -334,7 +347,7 @@ pub(crate) struct Rehearsal {
 pub(crate) async fn rehearse(flags: &mut Serve) -> Result<Rehearsal> {
     let settings = Settings::read(flags)?;
     let reached = SocketAddr::new(reached_at(flags), flags.secure_port);
-    let base = Base::new(flags, settings, reached)?;
+    let base = Base::new(flags, settings, reached, None)?;
     flags.storage.check()?;
     flags.storage.etcd(&base.registry, &base.kinds.apis, None, None)?;
     flags.storage.etcd_servers.clear();

@@ -1,5 +1,7 @@
 //! Columns of `kubectl get`.
 
+use std::collections::HashMap;
+
 use holdfast_resource::table::{Column, NamedCell};
 use smol_str::SmolStr;
 
@@ -12,6 +14,24 @@ const TABLE: &str = include_str!(concat!(env!("OUT_DIR"), "/columns.txt"));
 /// Columns of the built-in resources, and the default columns of resources that define none.
 pub struct Columns {
     descriptions: Vec<SmolStr>,
+    /// Text from the first line of each resource on, by the `apiVersion` and the plural name.
+    tables: HashMap<(&'static str, &'static str), &'static str>,
+}
+
+/// Finds the first line of each resource.
+fn tables() -> HashMap<(&'static str, &'static str), &'static str> {
+    let mut tables = HashMap::new();
+    let mut rest = TABLE;
+    while !rest.is_empty() {
+        let (line, after) = rest.split_once('\n').unwrap_or((rest, ""));
+        if !line.starts_with([' ', '#', '='])
+            && let Some(name) = line.split_once(' ')
+        {
+            tables.entry(name).or_insert(rest);
+        }
+        rest = after;
+    }
+    tables
 }
 
 impl Columns {
@@ -27,17 +47,16 @@ impl Columns {
         let words = TABLE.lines().filter_map(|line| line.strip_prefix("= "));
         Self {
             descriptions: words.map(|words| unescape(words).into()).collect(),
+            tables: tables(),
         }
     }
 
     /// Returns the columns of a resource by its plural name and the `apiVersion` in which it is listed. `cells` are the
     /// named cells that the columns refer to.
     pub fn for_resource(&self, api_version: &str, plural: &str, cells: &[NamedCell]) -> Option<Vec<Column>> {
-        let mut lines = TABLE
+        let start = *self.tables.get(&(api_version, plural))?;
+        let columns: Vec<Column> = start
             .lines()
-            .skip_while(|line| line.split_once(' ') != Some((api_version, plural)));
-        let columns: Vec<Column> = lines
-            .by_ref()
             .skip(1)
             .take_while(|line| line.starts_with("  "))
             .filter_map(|line| self.column(line, cells))

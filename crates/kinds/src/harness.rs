@@ -26,7 +26,7 @@ use holdfast_writes::testing::{UID, World};
 use holdfast_writes::{Call, Stage, metadata};
 
 use crate::config::Config;
-use crate::registry::{registry, registry_of};
+use crate::registry::{registry, registry_with_types};
 
 /// Set of kinds and of objects that they can look up. `holdfast_writes` defines the steps of a write.
 pub struct Harness {
@@ -67,7 +67,7 @@ impl Harness {
             TableTypes::new(Arc::new(types.unwrap()))
         });
         let registry = match config.apis == Apis::default() && config.features == Features::default() {
-            true => registry_of(config, &TYPES).unwrap(),
+            true => registry_with_types(config, &TYPES).unwrap(),
             false => registry(config).unwrap(),
         };
         Self {

@@ -58,5 +58,5 @@ pub use certificates::{may_use_signer, pem};
 pub use config::{Config, KubeletAddresses, random};
 pub use core::qos_class;
 pub use rbac::{changes_ownership_alone, node_rules};
-pub use registry::registry;
+pub use registry::{registry, registry_with_types, table_types};
 pub use scheduling::SYSTEM_CLASSES;

@@ -19,12 +19,23 @@ use crate::{
 /// # Errors
 /// If the generated table cannot be read, which the tests of this crate rule out.
 pub fn registry(config: &Config) -> Result<Registry, TablesError> {
-    let types = TableTypes::new(Arc::new(written_types(&config.apis, config.features)?));
-    Ok(registry_of(config, &types)?)
+    Ok(registry_with_types(config, &table_types(config)?)?)
+}
+
+/// Returns the types of all built-in resources. Servers with the same APIs and features can share them.
+///
+/// # Errors
+/// If the generated table cannot be read, which the tests of this crate rule out.
+pub fn table_types(config: &Config) -> Result<Arc<TableTypes>, TablesError> {
+    let table = written_types(&config.apis, config.features)?;
+    Ok(TableTypes::new(Arc::new(table)))
 }
 
 /// Returns all built-in resources, with types that were already read.
-pub(crate) fn registry_of(config: &Config, types: &Arc<TableTypes>) -> Result<Registry, ResourceTableError> {
+///
+/// # Errors
+/// If the generated table cannot be read, which the tests of this crate rule out.
+pub fn registry_with_types(config: &Config, types: &Arc<TableTypes>) -> Result<Registry, ResourceTableError> {
     let mut registry = Registry::builder();
     let kind_of = |group: &str, plural: &str| kind_of(group, plural, config);
     let resources = holdfast_kind_tables::resources(&kind_of, types, &config.apis, config.features)?;

@@ -17,6 +17,7 @@ use std::pin::Pin;
 use crate::entry::{Indexer, StoredForm};
 use crate::error::{CommitError, ReadError, StorageError};
 use crate::key::Revision;
+use crate::restore::{RestoreError, Restored};
 use crate::state::Snapshot;
 use crate::transaction::{Committed, Transaction};
 
@@ -30,6 +31,11 @@ pub trait Engine<X: Indexer>: Send + Sync + 'static {
     ///
     /// A transaction that was started is completed even if the future is dropped.
     fn commit(&self, transaction: Transaction<X>) -> Pending<'_, Result<Committed<X>, CommitError>>;
+
+    /// Changes the state to that of `earlier`, a snapshot of this engine's state, in one step. Nobody sees a state in between.
+    fn restore(&self, _earlier: &Snapshot<X>) -> Pending<'_, Result<Restored, RestoreError>> {
+        Box::pin(std::future::ready(Err(RestoreError::Shared)))
+    }
 
     /// Determines the most recent revision of any server and waits until the state has reached it; `None` if the state
     /// is always the most recent one.

@@ -95,6 +95,11 @@ impl Value {
         Self { form, ..self }
     }
 
+    /// Returns the form in which an engine stores the value.
+    pub(crate) fn form(&self) -> StoredForm {
+        self.form
+    }
+
     /// Returns the value as the engine stores it in other bytes, with the offset that it has in its own.
     pub(crate) fn as_stored(&self, stored: Bytes) -> Self {
         Self {
@@ -203,34 +208,59 @@ impl<X: Indexer> Entry<X> {
     }
 
     /// Creates the same value under another revision, for a delete event if the deleter provided no bytes.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "the place was found in these bytes when the entry was made"
-    )]
     pub(crate) fn at(&self, mod_revision: Revision, position: u16) -> Arc<Self> {
-        let bytes = match self.revision_at {
-            None => self.bytes().clone(),
+        let version = Version {
+            mod_revision,
+            create_revision: self.create_revision,
+            position,
+        };
+        self.with_version(version, self.form)
+    }
+
+    /// Creates the same value as another version, which is stored in `form`.
+    pub(crate) fn with_version(&self, version: Version, form: StoredForm) -> Arc<Self> {
+        let current = self.bytes_once();
+        let renumbered = match self.revision_at {
+            None => current,
             Some(at) => {
-                let (head, rest) = self.bytes().split_at(at as usize);
-                splice(
-                    head,
-                    mod_revision,
-                    &rest[itoa::Buffer::new().format(self.mod_revision).len()..],
-                )
+                let Parts { head, tail } = self.parts(&current, at);
+                splice(head, version.mod_revision, tail)
             }
         };
         Arc::new(Self {
             key: self.key.clone(),
-            text: Text::Plain(bytes),
+            text: Text::Plain(renumbered),
             revision_at: self.revision_at,
-            position,
-            form: self.form,
+            position: version.position,
+            form,
             encoded_length: AtomicU32::new(0),
-            mod_revision,
-            create_revision: self.create_revision,
+            mod_revision: version.mod_revision,
+            create_revision: version.create_revision,
             index: OnceLock::new(),
             indexer: self.indexer.clone(),
         })
+    }
+
+    /// Returns true if the values are equal except for their revisions.
+    pub(crate) fn has_same_value(&self, other: &Self) -> bool {
+        if self.revision_at != other.revision_at {
+            return false;
+        }
+        let (own, others) = (self.bytes_once(), other.bytes_once());
+        match self.revision_at {
+            None => own == others,
+            Some(at) => self.parts(&own, at) == other.parts(&others, at),
+        }
+    }
+
+    /// Returns the parts of the value before and after its revision, which is at byte `at`.
+    fn parts<'b>(&self, bytes: &'b [u8], at: u32) -> Parts<'b> {
+        let (head, rest) = bytes.split_at_checked(at as usize).unwrap_or((bytes, &[]));
+        let digits = itoa::Buffer::new().format(self.mod_revision).len();
+        Parts {
+            head,
+            tail: rest.get(digits..).unwrap_or_default(),
+        }
     }
 
     /// Returns the key.
@@ -274,9 +304,8 @@ impl<X: Indexer> Entry<X> {
             return Value::plain(self.bytes_once());
         };
         let bytes = self.bytes_once();
-        let (head, rest) = bytes.split_at(at as usize);
-        let digits = itoa::Buffer::new().format(self.mod_revision).len();
-        Value::object([head, rest.get(digits..).unwrap_or_default()].concat(), at)
+        let Parts { head, tail } = self.parts(&bytes, at);
+        Value::object([head, tail].concat(), at)
     }
 
     /// Returns the revision of this version: for an object, its `metadata.resourceVersion`.
@@ -320,6 +349,13 @@ impl<X: Indexer> Entry<X> {
     }
 }
 
+/// Entries are equal if they are the same version of the same key of one store.
+impl<X: Indexer> PartialEq for Entry<X> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.mod_revision, self.position) == (other.mod_revision, other.position) && self.key == other.key
+    }
+}
+
 impl<X: Indexer> fmt::Debug for Entry<X> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -330,6 +366,13 @@ impl<X: Indexer> fmt::Debug for Entry<X> {
             self.text.len()
         )
     }
+}
+
+/// Parts of a value around its revision.
+#[derive(PartialEq, Eq)]
+struct Parts<'b> {
+    head: &'b [u8],
+    tail: &'b [u8],
 }
 
 /// A value to be put into an entry: borrowed from the disk, or shared with its writer.

@@ -184,6 +184,11 @@ impl<X: Indexer> Channel<X> {
         self.ring.write().events.push_back(event);
     }
 
+    /// Appends several events.
+    pub(crate) fn append_all(&self, events: &[Arc<Event<X>>]) {
+        self.ring.write().events.extend(events.iter().cloned());
+    }
+
     /// Joins the group of the watchers of `prefix` in this channel; creates the group if necessary. Prefixes that end
     /// within a segment belong to the group of the previous segment, unless they are `exact` keys.
     #[expect(clippy::indexing_slicing, reason = "the ends of the groups of a key lie within it")]
@@ -209,7 +214,7 @@ impl<X: Indexer> Channel<X> {
         group
     }
 
-    /// Wakes all watchers, so that they notice that the store has closed.
+    /// Wakes all watchers.
     pub(crate) fn wake_all(&self) {
         let mut groups: Vec<_> = self.ring.read().groups.values().cloned().collect();
         groups.sort_unstable_by(|one, other| one.prefix.cmp(&other.prefix));

@@ -9,6 +9,7 @@
 //! - For every revision from the compacted one to the current one, the exact state at that revision is available: for
 //!   each later event, the history holds the entry that it replaced.
 
+mod restore;
 mod snapshot;
 
 use std::collections::{HashMap, VecDeque};
@@ -29,6 +30,9 @@ use crate::key::{Key, Revision};
 use self::snapshot::Root;
 pub(crate) use self::snapshot::home_of;
 pub use self::snapshot::{Range, Snapshot};
+
+/// Number of events from which a publication wakes all watchers of their tables, instead of those of each key.
+const MANY_EVENTS: usize = 256;
 
 /// Maximum number of past snapshots that are cached for paged lists in progress.
 const RECENT: usize = 64;
@@ -401,6 +405,10 @@ impl<X: Indexer> Publisher<X> {
         if revision == self.state.revision() && events.is_empty() {
             return;
         }
+        if events.len() >= MANY_EVENTS {
+            self.publish_many(root, &events);
+            return;
+        }
         let channels: Vec<_> = events.iter().map(|event| self.append(event)).collect();
         self.state.root.store(Arc::new(root));
         self.state.visible.store(revision, Ordering::Release);
@@ -409,6 +417,34 @@ impl<X: Indexer> Publisher<X> {
             self.state.all.wake(event.key());
         }
         self.state.advanced.notify_waiters();
+    }
+
+    /// Does the same as [`Publisher::publish`], with one lock and one wake-up for each table.
+    fn publish_many(&mut self, root: Root<X>, events: &[Arc<Event<X>>]) {
+        let (state, revision) = (&self.state, root.revision);
+        self.weight += events.iter().map(|event| event.weight()).sum::<usize>();
+        state.all.append_all(events);
+        let table = |event: &Arc<Event<X>>| state.indexer.table(event.key());
+        let is_same = |one: &Arc<Event<X>>, other: &Arc<Event<X>>| {
+            let (one, other) = (one.key().get(..table(one)), other.key().get(..table(other)));
+            one == other
+        };
+        let mut channels = Vec::new();
+        for of_table in events.chunk_by(is_same) {
+            let Some(first) = of_table.first() else { continue };
+            let channel = state.channel(first.key());
+            if !Arc::ptr_eq(&channel, &state.all) {
+                channel.append_all(of_table);
+                channels.push(channel);
+            }
+        }
+        state.root.store(Arc::new(root));
+        state.visible.store(revision, Ordering::Release);
+        channels
+            .iter()
+            .chain([&state.all])
+            .for_each(|channel| channel.wake_all());
+        state.advanced.notify_waiters();
     }
 
     fn append(&mut self, event: &Arc<Event<X>>) -> Arc<Channel<X>> {

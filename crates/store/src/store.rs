@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::entry::{Entry, Indexer, StoredForm, Value};
 use crate::error::{CommitError, HistoryError, ReadError, StorageError};
 use crate::key::{Key, Revision};
+use crate::restore::{RestoreError, Restored};
 use crate::state::{Snapshot, State, home_of};
 use crate::transaction::{Committed, Guard, Transaction};
 use crate::watch::{Scope, Watcher};
@@ -155,9 +156,18 @@ impl<X: Indexer> Store<X> {
         }
     }
 
-    /// Commits a transaction without its completion: it already contains all claims.
-    pub(crate) async fn commit_alone(&self, transaction: Transaction<X>) -> Result<Committed<X>, CommitError> {
-        self.engine.commit(transaction).await
+    /// Writes and removes keys until the state is that of `earlier`, a snapshot of this store. Values that are equal
+    /// except for their revisions stay, and revisions never go back: each key that differs is written or removed at a new
+    /// revision. All changes become visible together, and watchers get them as events. The cost depends on the number of
+    /// keys that differ, not on the number of all keys.
+    ///
+    /// # Errors
+    /// [`RestoreError`]. Nothing was changed.
+    pub async fn restore(&self, earlier: &Snapshot<X>) -> Result<Restored, RestoreError> {
+        if self.is_shared() || !self.overrides.is_empty() {
+            return Err(RestoreError::Shared);
+        }
+        self.engine.restore(earlier).await
     }
 
     /// Returns the additional stores with the prefixes of their keys.

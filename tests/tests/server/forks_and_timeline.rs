@@ -251,7 +251,8 @@ async fn fork_of_many_objects_copies_nothing() {
         "restore of three differences among {MANY} objects: {:?}",
         began.elapsed()
     );
-    assert_eq!(restored["updated"], 3, "{restored}");
+    // The Lease of the server may have been renewed meanwhile.
+    assert!(matches!(restored["updated"].as_u64(), Some(3 | 4)), "{restored}");
 }
 
 /// Returns the newest lines of the timeline.

@@ -471,6 +471,35 @@ async fn restore_returns_objects_with_new_versions_and_events() {
 }
 
 #[tokio::test]
+async fn watch_resumed_within_restore_misses_nothing() {
+    let server = start(&[]);
+    let mut client = Client::new(&server).await;
+    for name in ["a", "b", "c"] {
+        post(&mut client, config_map(name, "1")).await;
+    }
+    keep(&mut client, "start").await;
+    for name in ["a", "b", "c"] {
+        change(&mut client, name, "2").await;
+    }
+    let (_, list) = client.get(CONFIG_MAPS).await;
+    restore(&mut client, "start", "differences").await;
+    // Each watch ends after one event, and the next one begins at the version of that event.
+    let mut last = version(&list);
+    for name in ["a", "b", "c"] {
+        let mut events = Events::open(&server, &format!("&resourceVersion={last}")).await;
+        let event = events.next().await.unwrap();
+        let object = &event["object"];
+        assert_eq!(
+            (&event["type"], &object["data"]["value"]),
+            (&json!("MODIFIED"), &json!("1"))
+        );
+        assert_eq!(object["metadata"]["name"], name);
+        assert!(version(object) > last);
+        last = version(object);
+    }
+}
+
+#[tokio::test]
 async fn restore_can_expire_watches_and_history() {
     let server = start(&[]);
     let mut client = Client::new(&server).await;
@@ -584,11 +613,13 @@ async fn checkpoint_of_many_objects_copies_nothing() {
     let began = Instant::now();
     let emptied = restore(&mut client, "empty", "expire").await;
     let removal = began.elapsed();
-    assert_eq!(emptied["deleted"].as_u64(), Some(MANY as u64));
+    // Controllers may have created objects of their own since the start.
+    let counts = MANY as u64..MANY as u64 + 20;
+    assert!(counts.contains(&emptied["deleted"].as_u64().unwrap()), "{emptied}");
     let began = Instant::now();
     let filled = restore(&mut client, "many0", "differences").await;
     let creation = began.elapsed();
-    assert_eq!(filled["created"].as_u64(), Some(MANY as u64));
+    assert!(counts.contains(&filled["created"].as_u64().unwrap()), "{filled}");
     println!("checkpoint of {MANY} objects: {checkpoint:?}; restore: removal {removal:?}, creation {creation:?}");
     assert!(*checkpoint < Duration::from_millis(250), "{checkpoint:?}");
     assert!(removal + creation < Duration::from_secs(60), "{removal:?} {creation:?}");

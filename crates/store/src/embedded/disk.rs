@@ -99,6 +99,11 @@ pub struct Step<'a> {
 
 /// A log of versions that is written in durable steps, by one writer.
 pub trait Disk: Send + 'static {
+    /// True if it stores values. A disk that keeps nothing gets rows without values.
+    fn stores_values(&self) -> bool {
+        true
+    }
+
     /// Makes a step durable: completely on `Ok`. After an error the content of the disk is unknown, and
     /// [`Disk::recover`] must succeed before the next step.
     fn write(&mut self, step: Step<'_>) -> Result<(), StorageError>;

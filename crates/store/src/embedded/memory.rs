@@ -18,6 +18,10 @@ use crate::store::Store;
 struct NoDisk;
 
 impl Disk for NoDisk {
+    fn stores_values(&self) -> bool {
+        false
+    }
+
     fn write(&mut self, _step: Step<'_>) -> Result<(), StorageError> {
         Ok(())
     }

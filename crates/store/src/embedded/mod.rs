@@ -10,6 +10,7 @@ mod disk;
 mod image;
 mod memory;
 mod replay;
+mod restore;
 mod salvage;
 mod sqlite;
 #[cfg(feature = "testing")]
@@ -30,13 +31,15 @@ use crate::config::Config;
 use crate::engine::{Engine, Pending};
 use crate::entry::{Indexer, StoredForm};
 use crate::error::{CommitError, OpenError, StorageError};
-use crate::state::{Publisher, State};
+use crate::restore::{RestoreError, Restored};
+use crate::state::{Publisher, Snapshot, State};
 use crate::store::Store;
 use crate::transaction::{Committed, Transaction};
 use crate::transform::Transformer;
 use acknowledged::Synced;
 use directory::Directory;
 pub use image::{Image, ImageEntry, Recode, Summary, image_of_snapshot};
+use restore::RestoreRequest;
 use sqlite::{Checkpointer, Sqlite};
 use tokio::time::Instant;
 use writer::{Command, Keeper, Prepared, Writer};
@@ -130,6 +133,20 @@ impl<X: Indexer> Engine<X> for Embedded<X> {
             };
             let (reply, answer) = oneshot::channel();
             let sent = self.commands.send(Command::Commit(prepared, reply)).await;
+            sent.map_err(|_| CommitError::Closed)?;
+            answer.await.map_err(|_| CommitError::Closed)?
+        })
+    }
+
+    fn restore(&self, earlier: &Snapshot<X>) -> Pending<'_, Result<Restored, RestoreError>> {
+        let (reply, answer) = oneshot::channel();
+        let request = RestoreRequest {
+            earlier: earlier.clone(),
+            transformer: self.transformer.clone(),
+            reply,
+        };
+        Box::pin(async move {
+            let sent = self.commands.send(Command::Restore(request)).await;
             sent.map_err(|_| CommitError::Closed)?;
             answer.await.map_err(|_| CommitError::Closed)?
         })

@@ -23,6 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::directory::Directory;
 use super::disk::{Disk, Row, RowId, Step};
+use super::restore::{RestoreRequest, StagedRestore};
 use crate::clock::Clock;
 use crate::entry::{Indexer, Value};
 use crate::error::{CommitError, StorageError};
@@ -51,6 +52,8 @@ type Reply<X> = oneshot::Sender<Answer<X>>;
 /// A command for the writer.
 pub(crate) enum Command<X: Indexer> {
     Commit(Prepared<X>, Reply<X>),
+    /// Return to an earlier state.
+    Restore(RestoreRequest<X>),
     /// Time has passed: trim old history.
     Tick,
     Close(oneshot::Sender<Result<(), StorageError>>),
@@ -205,7 +208,7 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
     /// Trims old history, and applies the collected transactions to a draft. `None` if there are none.
     fn stage(&mut self, group: &mut Group<X>) -> Option<StagedGroup<X>> {
         self.retire();
-        if group.transactions.is_empty() {
+        if group.transactions.is_empty() && group.restore.is_none() {
             return None;
         }
         let time = self.clock.now();
@@ -216,13 +219,27 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
             .drain(..)
             .map(|(transaction, reply)| (reply, apply(&mut draft, transaction, time, &mut values)))
             .collect();
-        Some(StagedGroup { draft, values, answers })
+        let restore = group
+            .restore
+            .take()
+            .map(|request| request.stage(&mut draft, time, self.disk.stores_values().then_some(&mut values)));
+        Some(StagedGroup {
+            draft,
+            values,
+            answers,
+            restore,
+        })
     }
 
     /// Publishes a group that was written, or drops it, and answers its transactions. Returns true if there was anything
     /// to write.
     fn conclude(&mut self, staged: StagedGroup<X>, written: Result<(), StorageError>) -> bool {
-        let StagedGroup { draft, answers, .. } = staged;
+        let StagedGroup {
+            draft,
+            answers,
+            restore,
+            ..
+        } = staged;
         let changed = !draft.events().is_empty();
         match written {
             Ok(()) => {
@@ -230,8 +247,14 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
                 for (reply, answer) in answers {
                     let _ = reply.send(answer);
                 }
+                if let Some(restore) = restore {
+                    restore.answer(Ok(()));
+                }
             }
             Err(error) => {
+                if let Some(restore) = restore {
+                    restore.answer(Err(error.clone()));
+                }
                 let snapshot = self.publisher.state().snapshot();
                 for (reply, answer) in answers {
                     let _ = reply.send(Err(failed(answer, &snapshot, &error)));
@@ -253,8 +276,8 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
         let rows: Vec<Row<'_>> = draft
             .events()
             .iter()
-            .zip(values)
-            .map(|(event, value)| row(event, value.as_ref()))
+            .zip(values.iter().map(Option::as_ref).chain(std::iter::repeat(None)))
+            .map(|(event, value)| row(event, value))
             .collect();
         if rows.is_empty() {
             Ok(())
@@ -376,6 +399,8 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
 /// Commands that the writer has collected for its next step.
 struct Group<X: Indexer> {
     transactions: Vec<(Prepared<X>, Reply<X>)>,
+    /// A restore after the transactions. Nothing is collected after it.
+    restore: Option<RestoreRequest<X>>,
     /// Receiver of the result of closing the store, once a command asked to close it.
     closing: Option<oneshot::Sender<Result<(), StorageError>>>,
 }
@@ -384,6 +409,7 @@ impl<X: Indexer> Group<X> {
     fn new() -> Self {
         Self {
             transactions: Vec::new(),
+            restore: None,
             closing: None,
         }
     }
@@ -397,6 +423,10 @@ impl<X: Indexer> Group<X> {
                 Command::Commit(prepared, reply) => {
                     bytes += prepared.transaction.weight();
                     self.transactions.push((prepared, reply));
+                }
+                Command::Restore(request) => {
+                    self.restore = Some(request);
+                    return;
                 }
                 Command::Tick => {}
                 Command::Close(reply) => {
@@ -416,6 +446,8 @@ struct StagedGroup<X: Indexer> {
     values: Vec<Option<Value>>,
     /// Answers to send if the group becomes durable.
     answers: Vec<(Reply<X>, Answer<X>)>,
+    /// A restore after the transactions of the group.
+    restore: Option<StagedRestore>,
 }
 
 /// Guard for a panic of the writer: nothing can be stored any more, and no caller may wait for it.

@@ -10,6 +10,7 @@ const LAYERS: [&str; 19] = [
     "transform",
     "history",
     "error",
+    "restore",
     "state",
     "transaction",
     "completion",
@@ -19,7 +20,6 @@ const LAYERS: [&str; 19] = [
     "store",
     "embedded",
     "etcd",
-    "restore",
     "tests",
 ];
 

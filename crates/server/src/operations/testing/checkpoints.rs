@@ -261,7 +261,6 @@ impl Checkpoint {
 fn failed(error: RestoreError) -> ApiError {
     match error {
         RestoreError::Shared => ApiError::bad_request(error.to_string()),
-        RestoreError::Busy => ApiError::unavailable(error.to_string()),
         RestoreError::Unreadable(_) | RestoreError::Commit(_) => ApiError::internal(error.to_string()),
     }
 }
