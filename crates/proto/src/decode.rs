@@ -150,7 +150,7 @@ impl Decoder<'_> {
         let messages = self.messages;
         let (nodes, fields) = (messages.nodes(nodes), of.fields());
         let mut last = 0;
-        while let Some(tag) = input.tag(of.short_name())? {
+        while let Some(tag) = input.tag_of(|| of.short_name())? {
             // Field numbers arrive in order, and most occur once.
             let ahead = nodes.get(last..).unwrap_or_default();
             let near = ahead

@@ -75,15 +75,20 @@ impl<'a> Input<'a> {
 
     /// Reads the next tag of a message of the type `of`; `None` at the end.
     pub(crate) fn tag(&mut self, of: &str) -> Result<Option<Tag>, DecodeError> {
+        self.tag_of(|| of)
+    }
+
+    /// Reads the next tag of a message; `None` at the end. `of` returns the type of the message for an error.
+    pub(crate) fn tag_of<'n>(&mut self, of: impl FnOnce() -> &'n str) -> Result<Option<Tag>, DecodeError> {
         let Some(tag) = self.entry_tag()? else {
             return Ok(None);
         };
         if tag.bits & 7 == Wire::EndGroup as u64 {
-            return Err(DecodeError::EndGroup(SmolStr::new(of)));
+            return Err(DecodeError::EndGroup(SmolStr::new(of())));
         }
         if tag.number == 0 || tag.number > i32::MAX as u32 {
             return Err(DecodeError::IllegalTag {
-                of: SmolStr::new(of),
+                of: SmolStr::new(of()),
                 number: tag.number.cast_signed(),
                 tag: tag.bits,
             });

@@ -127,7 +127,7 @@ async fn run(row: &str, count: usize) {
             create(&server, 500).await;
             read(&server, DEPLOYMENTS, TABLE, count).await;
         }
-        "watch event to 100 watchers" => watched(&server, count).await,
+        "watch event to 100 watchers" => watched(&server, 100, JSON, count).await,
         "create under a policy and beside a webhook" => {
             admission(&server).await;
             create(&server, count).await;
@@ -153,7 +153,9 @@ async fn run(row: &str, count: usize) {
         "put of a Deployment's status as protobuf" => deployment_status(&server, count).await,
         "post of an Event as protobuf" => events(&server, count).await,
         "post of a pod's binding as protobuf" => bindings(&server, count).await,
-        "event as protobuf to 10 watchers" => watched_as_protobuf(&server, count).await,
+        "event as protobuf to 10 watchers" => {
+            watched(&server, 10, &format!("{PROTOBUF};stream=watch"), count).await;
+        }
         unknown => panic!("no such row: {unknown}"),
     }
 }
@@ -212,31 +214,14 @@ async fn read(server: &Server, path: &str, accept: &str, count: usize) {
     tokio::time::resume();
 }
 
-async fn watched(server: &Server, count: usize) {
+/// Sends an event of a merge patch, which is counted as well, to many watchers. The clients drop what they read: to search
+/// and copy it is not work of the server.
+async fn watched(server: &Server, watchers: usize, accept: &str, count: usize) {
     create(server, 1).await;
     let mut watches = Vec::new();
-    for _ in 0..100 {
-        let mut watch = server.watch(&format!("{DEPLOYMENTS}?watch=true")).await;
-        watch.next().await;
-        watches.push(watch);
-    }
-    for at in 0..count {
-        let patch = json!({"metadata": {"annotations": {"at": format!("{at:05}")}}});
-        ask(server, "PATCH", &path(0), MERGE, &patch.to_string(), JSON, 200).await;
-        for watch in &mut watches {
-            watch.next_line().await.expect("a watch goes on");
-        }
-    }
-}
-
-/// Sends an event of a merge patch, which is counted as well, to ten watchers.
-async fn watched_as_protobuf(server: &Server, count: usize) {
-    create(server, 1).await;
-    let accept = format!("{PROTOBUF};stream=watch");
-    let mut watches = Vec::new();
-    for _ in 0..10 {
+    for _ in 0..watchers {
         let path = format!("{DEPLOYMENTS}?watch=true");
-        let mut watch = server.respond("GET", &path, "", "", &accept).await.into_body();
+        let mut watch = server.respond("GET", &path, "", "", accept).await.into_body();
         watch
             .frame()
             .await

@@ -6,9 +6,9 @@
 
 mod group;
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use foldhash::{HashMap, HashSet};
 use holdfast_schema::{GroupKind, GroupResource, GroupVersion, KindTypes};
 use imbl::OrdMap;
 use smol_str::SmolStr;

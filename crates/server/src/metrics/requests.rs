@@ -1,8 +1,8 @@
 //! Metrics of requests: number, duration and size, by verb and resource.
 
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
+use foldhash::HashMap;
 use holdfast_resource::Registry;
 use http::StatusCode;
 use parking_lot::RwLock;

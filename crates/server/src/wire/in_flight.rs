@@ -6,11 +6,11 @@
 //! is one left for the next user. A request whose body has not arrived is not served. It gives its seat up and is
 //! counted as a request that is received. The number and the bytes of these are shared in the same way.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use foldhash::HashMap;
 use holdfast_authorization::User;
 use parking_lot::Mutex;
 use smol_str::SmolStr;
@@ -121,7 +121,7 @@ impl Shares {
         Self {
             limit,
             taken: 0,
-            users: HashMap::new(),
+            users: HashMap::default(),
         }
     }
 

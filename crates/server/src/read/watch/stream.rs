@@ -165,9 +165,9 @@ impl Run {
             }
         }
         self.watch.hold.begun();
-        let mut turn = TimeSlice::default();
+        // Most events are selected, so that a watch reads the clock only after the first event that it skips.
+        let mut turn: Option<TimeSlice> = None;
         loop {
-            turn.end_if_due().await;
             let occurrence = match self.testing {
                 None => self.occurrence().await,
                 Some(_) => Box::pin(self.occurrence_of_test()).await,
@@ -197,7 +197,7 @@ impl Run {
                 }
             };
             match frame {
-                Ok(None) => {}
+                Ok(None) => turn.get_or_insert_default().end_if_due().await,
                 Ok(Some(frame)) => return Some(frame),
                 Err(error) => return Some(self.fail(&error)),
             }
