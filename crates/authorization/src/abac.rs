@@ -17,6 +17,13 @@ const MAX_LINE_BYTES: usize = 64 << 10;
 const ALL: &str = "*";
 
 /// Error of a policy file.
+///
+/// ```
+/// use holdfast_authorization::abac::PolicyList;
+///
+/// let error = PolicyList::read(b"# a comment\n{").unwrap_err();
+/// assert_eq!(error.line, 2);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyError {
     /// Number of the line, from 1.

@@ -4,6 +4,14 @@ use holdfast_gotext::quote::quote;
 use holdfast_value::SmolStr;
 
 /// Authenticated user of a request.
+///
+/// ```
+/// use holdfast_authorization::{AUTHENTICATED, User};
+///
+/// let alice = User { name: "alice".into(), groups: vec![AUTHENTICATED.into()], ..User::default() };
+/// assert!(alice.is_in(AUTHENTICATED));
+/// assert_eq!(alice.node(), None);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
     /// Name, such as `alice` or `system:serviceaccount:default:robot`.
@@ -54,6 +62,18 @@ impl User {
 }
 
 /// Action that a user requests.
+///
+/// ```
+/// use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
+///
+/// let pods = ResourceTarget { version: "v1", resource: "pods", namespace: "shop", ..ResourceTarget::default() };
+/// let list = Attributes { verb: "list", target: AccessTarget::Resource(pods) };
+/// assert!(list.is_read_only());
+/// assert_eq!(
+///     list.rejection("alice", ""),
+///     r#"User "alice" cannot list resource "pods" in API group "" in the namespace "shop""#
+/// );
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes<'a> {
     /// Verb of the API for resources (`get`, `list`, `impersonate`, …), or an HTTP method in lower case for paths.
@@ -63,6 +83,13 @@ pub struct Attributes<'a> {
 }
 
 /// Target of an action.
+///
+/// ```
+/// use holdfast_authorization::{AccessTarget, Attributes};
+///
+/// let healthz = Attributes { verb: "get", target: AccessTarget::Path("/healthz") };
+/// assert_eq!(healthz.rejection("alice", ""), r#"User "alice" cannot get path "/healthz""#);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessTarget<'a> {
     /// A resource, or objects of it.
@@ -72,6 +99,13 @@ pub enum AccessTarget<'a> {
 }
 
 /// Resource, or objects of it.
+///
+/// ```
+/// use holdfast_authorization::ResourceTarget;
+///
+/// let log = ResourceTarget { version: "v1", resource: "pods", subresource: "log", name: "web", ..ResourceTarget::default() };
+/// assert!(log.group.is_empty() && log.field_selector.is_empty());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceTarget<'a> {
     /// API group; empty for the core group.
@@ -95,6 +129,15 @@ pub struct ResourceTarget<'a> {
 }
 
 /// Requirement of a field selector.
+///
+/// ```
+/// use holdfast_authorization::{FieldRequirement, ResourceTarget};
+///
+/// // The Pods of one node.
+/// let of_node = [FieldRequirement { field: "spec.nodeName".into(), is_equal: true, value: "n1".into() }];
+/// let pods = ResourceTarget { resource: "pods", field_selector: &of_node, ..ResourceTarget::default() };
+/// assert_eq!(pods.field_selector.len(), 1);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldRequirement {
     /// Path of the field, such as `spec.nodeName`.
@@ -106,6 +149,16 @@ pub struct FieldRequirement {
 }
 
 /// Attributes that outlive the request, for an authorizer that continues later.
+///
+/// ```
+/// use holdfast_authorization::{AccessTarget, Attributes, OwnedAttributes};
+///
+/// let owned = {
+///     let path = String::from("/healthz");
+///     OwnedAttributes::from(&Attributes { verb: "get", target: AccessTarget::Path(&path) })
+/// };
+/// assert!(matches!(owned.borrow().target, AccessTarget::Path("/healthz")));
+/// ```
 #[derive(Clone, Debug)]
 pub struct OwnedAttributes {
     verb: SmolStr,

@@ -8,6 +8,13 @@ use holdfast_value::SmolStr;
 use crate::{Attributes, User};
 
 /// Decision of an authorizer.
+///
+/// ```
+/// use holdfast_authorization::{Authorization, Decision};
+///
+/// assert!(Authorization::new(Decision::Allow).allows());
+/// assert!(!Authorization::new(Decision::NoOpinion).allows());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// The action is allowed.
@@ -19,6 +26,13 @@ pub enum Decision {
 }
 
 /// Answer of an authorizer: a decision and its reason.
+///
+/// ```
+/// use holdfast_authorization::{Authorization, Decision};
+///
+/// let denied = Authorization { reason: Some("no rule".into()), ..Authorization::new(Decision::Deny) };
+/// assert_eq!((denied.allows(), denied.reason(), denied.error()), (false, "no rule", None));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authorization {
     /// Decision.
@@ -30,6 +44,15 @@ pub struct Authorization {
 }
 
 /// State of an authorization that may need another server.
+///
+/// ```
+/// use holdfast_authorization::{AccessTarget, AlwaysAllow, Attributes, Authorizer, User, Verdict};
+///
+/// let get = Attributes { verb: "get", target: AccessTarget::Path("/healthz") };
+/// // An authorizer that needs no other server decides at once.
+/// let Verdict::Decided(authorization) = AlwaysAllow.start(&User::default(), &get) else { panic!("it waits") };
+/// assert!(authorization.allows());
+/// ```
 pub enum Verdict {
     /// The decision.
     Decided(Authorization),
@@ -38,6 +61,18 @@ pub enum Verdict {
 }
 
 /// Future of an authorization that waits for another server.
+///
+/// ```
+/// use holdfast_authorization::{Authorization, Decision, Pending, Verdict};
+///
+/// /// Begins a decision that another server makes.
+/// fn ask(answer: Pending) -> Verdict {
+///     Verdict::Ask(answer)
+/// }
+///
+/// let verdict = ask(Box::pin(async { Authorization::new(Decision::Allow) }));
+/// assert!(matches!(verdict, Verdict::Ask(_)));
+/// ```
 pub type Pending = Pin<Box<dyn Future<Output = Authorization> + Send>>;
 
 impl Authorization {
@@ -74,6 +109,21 @@ impl Authorization {
 }
 
 /// Rule of a Role: permitted verbs on some resources or paths.
+///
+/// ```
+/// use holdfast_authorization::rbac::rule::allows;
+/// use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget, Rule};
+///
+/// let rule = Rule {
+///     verbs: vec!["get".into()],
+///     api_groups: vec!["".into()],
+///     resources: vec!["pods".into()],
+///     ..Rule::default()
+/// };
+/// let target = |resource| AccessTarget::Resource(ResourceTarget { resource, ..ResourceTarget::default() });
+/// assert!(allows(&rule, &Attributes { verb: "get", target: target("pods") }));
+/// assert!(!allows(&rule, &Attributes { verb: "get", target: target("secrets") }));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
     /// Verbs, or `*`.
@@ -89,6 +139,14 @@ pub struct Rule {
 }
 
 /// Permissions of a user in a namespace, as far as they can be listed.
+///
+/// ```
+/// use holdfast_authorization::{AlwaysAllow, Authorizer, User};
+///
+/// let rules = AlwaysAllow.rules(&User::default(), "default");
+/// assert!(rules.rules.iter().all(|rule| rule.verbs == ["*"]));
+/// assert!(!rules.incomplete);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserRules {
     /// Rules of the user.
@@ -100,6 +158,26 @@ pub struct UserRules {
 }
 
 /// Authorizer: decides on the actions of users.
+///
+/// ```
+/// use holdfast_authorization::{AccessTarget, Attributes, Authorization, Authorizer, Decision, User, UserRules};
+///
+/// /// Allows everybody to read.
+/// struct Readers;
+///
+/// impl Authorizer for Readers {
+///     fn authorize(&self, _user: &User, attributes: &Attributes<'_>) -> Authorization {
+///         Authorization::new(if attributes.is_read_only() { Decision::Allow } else { Decision::NoOpinion })
+///     }
+///     fn rules(&self, _user: &User, _namespace: &str) -> UserRules {
+///         UserRules { incomplete: true, ..UserRules::default() }
+///     }
+/// }
+///
+/// let action = |verb| Attributes { verb, target: AccessTarget::Path("/healthz") };
+/// assert!(Readers.authorize(&User::default(), &action("get")).allows());
+/// assert!(!Readers.authorize(&User::default(), &action("delete")).allows());
+/// ```
 pub trait Authorizer: Send + Sync {
     /// Decides if `user` may perform the action of `attributes`. If that needs another server, the thread waits for it.
     fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Authorization;
@@ -128,6 +206,13 @@ pub trait Authorizer: Send + Sync {
 }
 
 /// Authorizer that allows everything: the mode `AlwaysAllow`.
+///
+/// ```
+/// use holdfast_authorization::{AccessTarget, AlwaysAllow, Attributes, Authorizer, User};
+///
+/// let delete = Attributes { verb: "delete", target: AccessTarget::Path("/logs") };
+/// assert!(AlwaysAllow.authorize(&User::default(), &delete).allows());
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AlwaysAllow;
 
@@ -157,6 +242,13 @@ impl Authorizer for AlwaysAllow {
 }
 
 /// Authorizer that denies everything: the mode `AlwaysDeny`.
+///
+/// ```
+/// use holdfast_authorization::{AccessTarget, AlwaysDeny, Attributes, Authorizer, User};
+///
+/// let get = Attributes { verb: "get", target: AccessTarget::Path("/healthz") };
+/// assert!(!AlwaysDeny.authorize(&User::default(), &get).allows());
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AlwaysDeny;
 

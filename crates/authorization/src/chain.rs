@@ -9,6 +9,15 @@ use crate::{
 };
 
 /// Authorizer that allows everything to members of `system:masters`, whatever others decide.
+///
+/// ```
+/// use holdfast_authorization::{AccessTarget, Attributes, Authorizer, MASTERS, Masters, User};
+///
+/// let get = Attributes { verb: "get", target: AccessTarget::Path("/healthz") };
+/// let admin = User { groups: vec![MASTERS.into()], ..User::default() };
+/// assert!(Masters.authorize(&admin, &get).allows());
+/// assert!(!Masters.authorize(&User::default(), &get).allows());
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Masters;
 
@@ -28,6 +37,17 @@ impl Authorizer for Masters {
 }
 
 /// Calls authorizers in order until one allows or denies.
+///
+/// ```
+/// use std::sync::Arc;
+/// use holdfast_authorization::{AccessTarget, AlwaysDeny, Attributes, Authorizer, Chain, MASTERS, User};
+///
+/// let chain = Chain::new([Arc::new(AlwaysDeny) as Arc<dyn Authorizer>]);
+/// let get = Attributes { verb: "get", target: AccessTarget::Path("/healthz") };
+/// assert!(!chain.authorize(&User::default(), &get).allows());
+/// let admin = User { groups: vec![MASTERS.into()], ..User::default() };
+/// assert!(chain.authorize(&admin, &get).allows());
+/// ```
 pub struct Chain(Arc<[Arc<dyn Authorizer>]>);
 
 impl Chain {

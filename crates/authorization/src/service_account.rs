@@ -9,6 +9,13 @@ const PREFIX: &str = "system:serviceaccount:";
 const ALL: &str = "system:serviceaccounts";
 
 /// Returns the user name of the service account `name` in `namespace`.
+///
+/// ```
+/// use holdfast_authorization::{service_account_groups, service_account_user};
+///
+/// assert_eq!(service_account_user("default", "robot"), "system:serviceaccount:default:robot");
+/// assert!(service_account_groups("default").contains(&"system:serviceaccounts".into()));
+/// ```
 pub fn service_account_user(namespace: &str, name: &str) -> SmolStr {
     format!("{PREFIX}{namespace}:{name}").into()
 }

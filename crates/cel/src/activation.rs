@@ -7,6 +7,19 @@ use crate::value::CelValue;
 
 /// Values of the variables of an [`Environment`], for programs of that environment, or of one derived from it by adding
 /// variables at the end.
+///
+/// ```
+/// use holdfast_cel::{Activation, Budget, CelValue, Environment, EvaluationError, Type};
+///
+/// let environment = Environment::new().with_variable("count", Type::Int);
+/// let program = environment.compile("count > 2", &[Type::Bool])?;
+/// let activation = Activation::new(&environment).with("count", CelValue::Int(3));
+/// assert_eq!(program.evaluate(&activation, &mut Budget::default())?.as_bool(), Some(true));
+///
+/// let unset = program.evaluate(&Activation::new(&environment), &mut Budget::default());
+/// assert!(matches!(unset, Err(EvaluationError::NoSuchAttribute(_))));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Activation {
     names: Vec<SmolStr>,

@@ -14,6 +14,16 @@ use crate::types::Type;
 use crate::value::{CelValue, LazyFields};
 
 /// Compiled variables of a policy.
+///
+/// ```
+/// use holdfast_cel::{CompositionBuilder, Environment, Type};
+///
+/// let mut builder = CompositionBuilder::new(&Environment::new().with_variable("namespaceObject", Type::Dyn));
+/// builder.add("owner", "namespaceObject.metadata.labels.owner")?;
+/// let (_, variables) = builder.finish();
+/// assert!(variables.uses("namespaceObject") && !variables.uses("object"));
+/// # Ok::<(), holdfast_cel::CompileError>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Composition {
     programs: Arc<Vec<(SmolStr, Program)>>,

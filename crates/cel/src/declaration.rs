@@ -13,6 +13,16 @@ use crate::escaping::{escape, is_reserved};
 use crate::limits::MAX_REQUEST_SIZE;
 
 /// Schema as CEL sees it. Built by the functions below and shared as `Arc`.
+///
+/// ```
+/// use holdfast_cel::{DeclField, DeclType, ListType};
+///
+/// // The schema of a list of ports, which are identified by their numbers.
+/// let port = DeclType::object(DeclField::new("port", DeclType::int(), true));
+/// let ports = DeclType::list(port, Some(100), ListType::Map(vec!["port".into()]));
+/// assert_eq!(ports.max_elements(), 100);
+/// assert!(ports.items().unwrap().property("port").is_some());
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeclType {
     pub(crate) kind: DeclKind,
@@ -50,6 +60,21 @@ pub(crate) enum DeclKind {
 }
 
 /// Comparison and addition of a list (`x-kubernetes-list-type`).
+///
+/// ```
+/// use std::sync::Arc;
+/// use holdfast_cel::{Activation, Budget, CelValue, DeclType, Environment, ListType, Type};
+/// use holdfast_value::{Limits, json};
+///
+/// // Sets have no order.
+/// let tags = Arc::new(DeclType::list(DeclType::string(None), None, ListType::Set));
+/// let environment = Environment::new().with_object("self", tags.clone());
+/// let rule = environment.compile("self == ['b', 'a']", &[Type::Bool])?;
+/// let value = CelValue::typed(&json::parse(br#"["a","b"]"#, &Limits::REQUEST)?, &tags)?;
+/// let answer = rule.evaluate(&Activation::new(&environment).with("self", value), &mut Budget::default())?;
+/// assert_eq!(answer.as_bool(), Some(true));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ListType {
     /// By position.

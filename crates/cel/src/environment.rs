@@ -127,6 +127,14 @@ impl Environment {
     }
 
     /// Enables `cel.bind`, which device selectors may use, but not rules and policies.
+    ///
+    /// ```
+    /// use holdfast_cel::{Environment, Type};
+    ///
+    /// let text = "cel.bind(x, 2, x * x) == 4";
+    /// assert!(Environment::new().compile(text, &[Type::Bool]).is_err());
+    /// assert!(Environment::new().with_bindings().compile(text, &[Type::Bool]).is_ok());
+    /// ```
     #[must_use]
     pub fn with_bindings(mut self) -> Self {
         self.bindings = true;

@@ -5,6 +5,16 @@ use thiserror::Error;
 use crate::types::Type;
 
 /// Error of compiling an expression.
+///
+/// ```
+/// use holdfast_cel::{CompileError, Environment, Type};
+///
+/// let environment = Environment::new();
+/// assert!(matches!(environment.compile("1 +", &[Type::Int]), Err(CompileError::Issues(_))));
+/// assert!(matches!(environment.compile("int('a')", &[Type::Int]), Err(CompileError::Instantiation(_))));
+/// let error = environment.compile("1 + 1", &[Type::Bool]).unwrap_err();
+/// assert_eq!(error.to_string(), "must evaluate to bool but got int");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CompileError {
     /// The expression does not parse or check. The text lists every issue with its position, in the words of cel-go;
@@ -35,6 +45,17 @@ fn one_of(expected: &[Type]) -> String {
 }
 
 /// Error of an evaluation. The texts are those of cel-go and of the Kubernetes libraries.
+///
+/// ```
+/// use holdfast_cel::{Activation, Budget, CelValue, Environment, EvaluationError, Type};
+///
+/// let environment = Environment::new().with_variable("x", Type::Int);
+/// let program = environment.compile("1 / x", &[Type::Int])?;
+/// let activation = Activation::new(&environment).with("x", CelValue::Int(0));
+/// let outcome = program.evaluate(&activation, &mut Budget::default());
+/// assert!(matches!(outcome, Err(EvaluationError::DivisionByZero)));
+/// # Ok::<(), holdfast_cel::CompileError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum EvaluationError {
     /// `1 / 0`.

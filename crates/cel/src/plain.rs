@@ -8,6 +8,14 @@ use crate::syntax::{Expr, ExprKind};
 use crate::value::CelValue;
 
 /// Expression in the form of its text.
+///
+/// ```
+/// use holdfast_cel::PlainExpr;
+///
+/// let Ok(PlainExpr::Select { operand, field }) = PlainExpr::parse("device.driver") else { panic!() };
+/// assert_eq!(field, "driver");
+/// assert!(matches!(*operand, PlainExpr::Name(name) if name == "device"));
+/// ```
 #[derive(Debug, Clone)]
 pub enum PlainExpr {
     /// A literal: null, a boolean, a number, text or bytes.

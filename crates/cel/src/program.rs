@@ -22,6 +22,21 @@ use crate::types::Type;
 use crate::value::{CelValue, MapKey, MapValue};
 
 /// Compiled expression, which can be evaluated any number of times and from any thread.
+///
+/// ```
+/// use holdfast_cel::{Activation, Budget, Environment, Type};
+///
+/// let environment = Environment::new().with_variable("x", Type::Int);
+/// let program = environment.compile("[1, 2, 3].map(y, y * 2)", &[Type::list(Type::Int)])?;
+/// assert_eq!(program.output_type(), &Type::list(Type::Int));
+/// assert!(!program.uses("x"));
+/// let mut budget = Budget::default();
+/// let before = budget.remaining();
+/// let value = program.evaluate(&Activation::new(&environment), &mut budget)?;
+/// assert_eq!(value.to_value(&mut Default::default())?.to_string(), "[2,4,6]");
+/// assert!(budget.remaining() < before);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Program {
     root: Node,

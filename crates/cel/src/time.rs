@@ -14,6 +14,14 @@ const DAY: i64 = 86_400;
 
 /// Timestamp between the years 1 and 9999 with nanoseconds. It keeps the zone offset of its text only for its text
 /// form; everything else ignores it.
+///
+/// ```
+/// use holdfast_cel::Timestamp;
+///
+/// let time = Timestamp::parse("1970-01-01T01:00:00+01:00").unwrap();
+/// assert_eq!(time, Timestamp::new(0, 0).unwrap());
+/// assert!(Timestamp::parse("yesterday").is_none());
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Timestamp {
     /// Seconds since 1970-01-01T00:00:00Z.

@@ -9,6 +9,13 @@ use crate::declaration::{DeclKind, DeclType};
 use crate::extension::authorizer::{AUTHORIZER, RESOURCE_CHECK};
 
 /// A type of CEL.
+///
+/// ```
+/// use holdfast_cel::Type;
+///
+/// assert_eq!(Type::list(Type::Int).to_string(), "list(int)");
+/// assert_eq!(Type::map(Type::String, Type::optional(Type::Bool)).to_string(), "map(string, optional_type(bool))");
+/// ```
 #[derive(Debug, Clone)]
 pub enum Type {
     /// Any type; checks are deferred to the evaluation.
@@ -50,6 +57,17 @@ pub enum Type {
 }
 
 /// Object type: its name and, if a schema declares them, its fields.
+///
+/// ```
+/// use holdfast_cel::{Environment, Type};
+///
+/// // `request` has one field.
+/// let request = Type::object("Request", [("user".into(), Type::String)]);
+/// assert!(matches!(request, Type::Object(_)));
+/// let environment = Environment::new().with_variable("request", request);
+/// assert!(environment.compile("request.user == 'a'", &[Type::Bool]).is_ok());
+/// assert!(environment.compile("request.group == 'a'", &[Type::Bool]).is_err());
+/// ```
 #[derive(Debug, Clone)]
 pub struct ObjectType {
     pub(crate) name: SmolStr,

@@ -27,6 +27,17 @@ use crate::time::Timestamp;
 pub(crate) type Outcome<T = CelValue> = Result<T, EvaluationError>;
 
 /// A value of CEL. A clone costs at most a few reference counts.
+///
+/// ```
+/// use holdfast_cel::{CelValue, DeclType, EvaluationError};
+/// use std::sync::Arc;
+///
+/// assert_eq!(CelValue::text("a").as_str(), Some("a"));
+/// let duration = CelValue::typed(&"1m30s".into(), &Arc::new(DeclType::duration()))?;
+/// assert!(matches!(duration, CelValue::Duration(90_000_000_000)));
+/// assert_eq!(duration.type_name(), "google.protobuf.Duration");
+/// # Ok::<(), EvaluationError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub enum CelValue {
     /// `null`.
@@ -78,12 +89,44 @@ pub enum CelValue {
 }
 
 /// Fields that are computed when an expression uses them.
+///
+/// ```
+/// use std::sync::Arc;
+/// use holdfast_cel::{Activation, Budget, CelValue, Environment, EvaluationError, LazyFields, Type};
+///
+/// /// Fields that are read only if an expression uses them.
+/// #[derive(Debug)]
+/// struct Answers;
+///
+/// impl LazyFields for Answers {
+///     fn field(&self, name: &str, _budget: &mut Budget<'_>) -> Option<Result<CelValue, EvaluationError>> {
+///         (name == "all").then(|| Ok(CelValue::Int(42)))
+///     }
+/// }
+///
+/// let answers = Type::object("Answers", [("all".into(), Type::Int)]);
+/// let environment = Environment::new().with_variable("answers", answers);
+/// let program = environment.compile("answers.all == 42", &[Type::Bool])?;
+/// let activation = Activation::new(&environment).with("answers", CelValue::Lazy(Arc::new(Answers)));
+/// assert_eq!(program.evaluate(&activation, &mut Budget::default())?.as_bool(), Some(true));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait LazyFields: std::fmt::Debug + Send + Sync {
     /// Returns the value of the field `name`; `None` if there is no such field. Computing it draws from `budget`.
     fn field(&self, name: &str, budget: &mut Budget<'_>) -> Option<Result<CelValue, EvaluationError>>;
 }
 
 /// List from the object tree or created by an expression.
+///
+/// ```
+/// use holdfast_cel::{CelValue, ListValue};
+/// use holdfast_value::{Limits, json};
+///
+/// let data = CelValue::untyped(&json::parse(b"[1]", &Limits::REQUEST)?);
+/// assert!(matches!(data, CelValue::List(ListValue::Data(..))));
+/// assert!(matches!(CelValue::list(vec![CelValue::Int(1)]), CelValue::List(ListValue::Built(_))));
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub enum ListValue {
     /// A list of the object tree and its declaration.
@@ -93,6 +136,17 @@ pub enum ListValue {
 }
 
 /// Map from the object tree or created by an expression.
+///
+/// ```
+/// use holdfast_cel::{Activation, Budget, CelValue, Environment, MapValue, Type};
+///
+/// let environment = Environment::new();
+/// let program = environment.compile("{'a': 1}", &[Type::map(Type::String, Type::Int)])?;
+/// let value = program.evaluate(&Activation::new(&environment), &mut Budget::default())?;
+/// let CelValue::Map(MapValue::Built(entries)) = value else { panic!("{value:?}") };
+/// assert_eq!(entries.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub enum MapValue {
     /// A map of the object tree and its declaration.
@@ -102,6 +156,13 @@ pub enum MapValue {
 }
 
 /// Key of a map created by an expression.
+///
+/// ```
+/// use holdfast_cel::MapKey;
+///
+/// assert!(MapKey::Bool(true) < MapKey::Int(0));
+/// assert_ne!(MapKey::String("1".into()), MapKey::Int(1));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MapKey {
     /// A boolean.
@@ -115,6 +176,18 @@ pub enum MapKey {
 }
 
 /// Object created by an expression with the name of its type.
+///
+/// ```
+/// use holdfast_cel::{Activation, Budget, CelValue, Environment, Type};
+///
+/// let environment = Environment::new().with_mutation();
+/// let program = environment.compile("Object{spec: Object.spec{replicas: 3}}", &[Type::apply_object()])?;
+/// let value = program.evaluate(&Activation::new(&environment), &mut Budget::default())?;
+/// let CelValue::Struct(object) = &value else { panic!("{value:?}") };
+/// assert_eq!(object.type_name, "Object");
+/// assert!(object.fields.contains_key("spec"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct StructValue {
     /// `JSONPatch`, `Object`, `Object.spec`…

@@ -4,6 +4,13 @@
 //! and the reference still reads and writes such a time.
 
 /// Days from 1970-01-01 to a date. Months and days count from 1.
+///
+/// ```
+/// use holdfast_gotext::calendar::{civil_from_days, days_from_civil};
+///
+/// assert_eq!(days_from_civil(2000, 3, 1), 11_017);
+/// assert_eq!(civil_from_days(11_017), (2000, 3, 1));
+/// ```
 pub fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
     // The computed year begins in March, so that the leap day is its last day.
     let year = if month <= 2 { year - 1 } else { year };
@@ -29,6 +36,13 @@ pub fn civil_from_days(days: i64) -> (i64, u32, u32) {
 }
 
 /// Returns the number of days of a month.
+///
+/// ```
+/// use holdfast_gotext::calendar::days_in_month;
+///
+/// assert_eq!(days_in_month(2024, 2), 29);
+/// assert_eq!(days_in_month(2100, 2), 28);
+/// ```
 pub fn days_in_month(year: i64, month: u32) -> u32 {
     match month {
         2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,

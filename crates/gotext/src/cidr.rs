@@ -3,6 +3,17 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// CIDR: an IP address and the number of leading bits that all addresses of the block share.
+///
+/// ```
+/// use holdfast_gotext::cidr::Cidr;
+///
+/// let block = Cidr::read("10.0.0.0/8").unwrap();
+/// assert!(block.contains("10.1.2.3".parse().unwrap()));
+/// assert!(block.is_canonical() && block.is_ipv4());
+/// assert_eq!(block.size(), 1 << 24);
+/// assert_eq!(block.nth(257).to_string(), "10.0.1.1");
+/// assert!(Cidr::read("10.1.0.0/16").unwrap().is_strictly_within(&block));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
     address: IpAddr,

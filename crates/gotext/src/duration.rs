@@ -105,6 +105,13 @@ fn nanoseconds(whole: &str, fraction: &str, unit: u64) -> Option<u64> {
 }
 
 /// Formats a duration like Go: `1h0m0s`, `1m30s`, `1.5s`, `300ms`.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// assert_eq!(holdfast_gotext::duration::text(Duration::from_secs(90)), "1m30s");
+/// assert_eq!(holdfast_gotext::duration::text(Duration::from_millis(1500)), "1.5s");
+/// ```
 pub fn text(duration: Duration) -> String {
     let nanoseconds = duration.as_nanos();
     let (second, minute, hour) = (u128::from(SECOND), u128::from(MINUTE), u128::from(HOUR));

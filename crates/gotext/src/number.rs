@@ -7,6 +7,13 @@ use crate::quote::quote;
 
 /// Formats a float like Go's `%v` and `strconv.FormatFloat(f, 'g', -1, 64)`: the shortest digits, with an exponent
 /// below 1e-4 and from 1e6.
+///
+/// ```
+/// use holdfast_gotext::number::general;
+///
+/// assert_eq!(general(0.5), "0.5");
+/// assert_eq!(general(1e6), "1e+06");
+/// ```
 pub fn general(float: f64) -> String {
     shape(&format!("{float:e}"))
 }
@@ -48,6 +55,13 @@ fn shape(scientific: &str) -> String {
 }
 
 /// Parses a decimal number of type `T` like Go's `strconv.ParseInt`.
+///
+/// ```
+/// use holdfast_gotext::number::parse_int;
+///
+/// assert_eq!(parse_int::<i64>("-12"), Ok(-12));
+/// assert_eq!(parse_int::<i64>("x").unwrap_err(), r#"strconv.ParseInt: parsing "x": invalid syntax"#);
+/// ```
 ///
 /// # Errors
 /// Returns Go's message if the text is not such a number.

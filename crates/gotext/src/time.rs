@@ -10,6 +10,13 @@ use smol_str::{SmolStr, format_smolstr};
 use crate::calendar::{civil_from_days, days_from_civil, days_in_month};
 
 /// Point in time: seconds since 1970 in UTC, and nanoseconds after that second.
+///
+/// ```
+/// use holdfast_gotext::time::Timestamp;
+///
+/// let earlier = Timestamp { seconds: 0, nanos: 5 };
+/// assert!(earlier < Timestamp { seconds: 1, nanos: 0 });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp {
     /// Whole seconds since 1970-01-01T00:00:00Z; negative before that time.
@@ -19,6 +26,15 @@ pub struct Timestamp {
 }
 
 /// Resolution of the text form.
+///
+/// ```
+/// use holdfast_gotext::time::{Precision, Timestamp};
+///
+/// let time = Timestamp::parse("2026-01-02T03:04:05.678901Z", Precision::Micros)?;
+/// assert_eq!(time.text(Precision::Micros), "2026-01-02T03:04:05.678901Z");
+/// assert_eq!(time.text(Precision::Seconds), "2026-01-02T03:04:05Z");
+/// # Ok::<(), holdfast_gotext::time::TimeError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
     /// Whole seconds; the input may have a fraction.
@@ -28,6 +44,13 @@ pub enum Precision {
 }
 
 /// Parse error with the reference's message.
+///
+/// ```
+/// use holdfast_gotext::time::{Precision, Timestamp};
+///
+/// let error = Timestamp::parse("yesterday", Precision::Seconds).unwrap_err();
+/// assert!(error.to_string().starts_with(r#"parsing time "yesterday" as"#));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("parsing time {}{problem}", quoted(text))]
 pub struct TimeError {

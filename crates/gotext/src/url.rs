@@ -3,6 +3,12 @@
 use crate::quote::quote;
 
 /// Parsed URL. Missing parts are empty.
+///
+/// ```
+/// let url = holdfast_gotext::url::parse("https://user@example.com:8443/a%20b?x=1#top").unwrap();
+/// assert_eq!((url.scheme.as_str(), url.host.as_str()), ("https", "example.com:8443"));
+/// assert_eq!((url.escaped_path.as_str(), url.query.as_str(), url.fragment.as_str()), ("/a%20b", "x=1", "top"));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Url {
     /// Scheme in lower case.
@@ -29,6 +35,11 @@ enum Form {
 }
 
 /// Parses an absolute or relative URL, with or without a fragment.
+///
+/// ```
+/// let error = holdfast_gotext::url::parse("://").unwrap_err();
+/// assert_eq!(error, r#"parse "://": missing protocol scheme"#);
+/// ```
 ///
 /// # Errors
 /// Returns Go's message with the text: `parse "…": …`.
@@ -146,6 +157,11 @@ fn read_host(host: &str) -> Result<String, String> {
 }
 
 /// Decodes percent escapes such as `%41`.
+///
+/// ```
+/// assert_eq!(holdfast_gotext::url::unescape("a%20b").unwrap(), "a b");
+/// assert!(holdfast_gotext::url::unescape("%zz").is_err());
+/// ```
 ///
 /// # Errors
 /// Returns the invalid escape.

@@ -8,6 +8,13 @@ use holdfast_value::SmolStr;
 use crate::{Managers, Path, Set};
 
 /// Path that an apply would change and another manager owns.
+///
+/// ```
+/// use holdfast_merge::{Conflict, Path};
+///
+/// let conflict = Conflict { manager: "alice".into(), path: Path::from_fields(["spec", "replicas"]) };
+/// assert_eq!(conflict.to_string(), r#"conflict with "alice": .spec.replicas"#);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// Manager that owns the path.
@@ -17,6 +24,15 @@ pub struct Conflict {
 }
 
 /// Conflicts of an apply, sorted by manager, and within a manager in the order of its set.
+///
+/// ```
+/// use holdfast_merge::{Conflict, Conflicts, Path};
+///
+/// let paths = ["image", "replicas"].map(|name| Path::from_fields([name]));
+/// let conflicts: Conflicts = paths.into_iter().map(|path| Conflict { manager: "alice".into(), path }).collect();
+/// assert_eq!(conflicts.len(), 2);
+/// assert_eq!(conflicts.to_set().to_fields_v1(), r#"{"f:image":{},"f:replicas":{}}"#);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conflicts(Vec<Conflict>);
 

@@ -7,6 +7,15 @@ use holdfast_value::SmolStr;
 use crate::Set;
 
 /// Paths that a manager owns, in one API version.
+///
+/// ```
+/// use holdfast_merge::{Set, VersionedSet};
+///
+/// let set = Set::from_fields_v1(br#"{"f:spec":{"f:replicas":{}}}"#)?;
+/// let owned = VersionedSet { set, api_version: "apps/v1".into(), applied: true };
+/// assert_eq!(owned.set.size(), 1);
+/// # Ok::<(), holdfast_merge::FieldsError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionedSet {
     /// The paths.
@@ -18,6 +27,21 @@ pub struct VersionedSet {
 }
 
 /// Managers of an object, by name.
+///
+/// ```
+/// use holdfast_merge::{Managers, Set, VersionedSet};
+///
+/// let owned = |text: &str| -> Result<_, holdfast_merge::FieldsError> {
+///     Ok(VersionedSet { set: Set::from_fields_v1(text.as_bytes())?, api_version: "v1".into(), applied: true })
+/// };
+/// let mut before = Managers::new();
+/// before.insert("alice", owned(r#"{"f:a":{}}"#)?);
+/// let mut after = before.clone();
+/// after.insert("bob", owned(r#"{"f:b":{}}"#)?);
+/// let difference = before.difference(&after);
+/// assert!(difference.get("bob").is_some() && difference.get("alice").is_none());
+/// # Ok::<(), holdfast_merge::FieldsError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Managers(BTreeMap<SmolStr, VersionedSet>);
 

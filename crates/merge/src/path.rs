@@ -6,6 +6,15 @@ use std::ops::Deref;
 use crate::PathElement;
 
 /// Path into an object: its elements from the root down. Paths are ordered element by element, a prefix first.
+///
+/// ```
+/// use holdfast_merge::{Path, PathElement};
+///
+/// let mut path = Path::from_fields(["spec", "containers"]);
+/// path.push(PathElement::key([("name", "web")]));
+/// path.push(PathElement::field("image"));
+/// assert_eq!(path.to_string(), r#".spec.containers[name="web"].image"#);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Path(Vec<PathElement>);
 

@@ -14,6 +14,15 @@ use crate::scan::{Members, ScanError, Scanner};
 ///
 /// The order is that of the reference: fields, keys, values, indexes. Fields are compared by their UTF-8 bytes, keys
 /// pair by pair, values by [`Value::compare`]; `1` and `1.0` are the same element.
+///
+/// ```
+/// use holdfast_merge::PathElement;
+///
+/// assert_eq!(PathElement::field("spec").to_text(), "f:spec");
+/// assert_eq!(PathElement::key([("port", 80)]).to_text(), r#"k:{"port":80}"#);
+/// assert_eq!(PathElement::value("a").to_text(), r#"v:"a""#);
+/// assert_eq!(PathElement::Index(3).to_text(), "i:3");
+/// ```
 #[derive(Clone, Debug)]
 pub enum PathElement {
     /// A field of a struct or an entry of a map: `f:spec`.
@@ -27,10 +36,25 @@ pub enum PathElement {
 }
 
 /// Key fields that identify an item of an associative list, sorted by name. A clone shares them.
+///
+/// ```
+/// use holdfast_merge::Key;
+///
+/// let key = Key::new(vec![("protocol".into(), "TCP".into()), ("port".into(), 80.into())]);
+/// assert_eq!(key.fields()[0].0, "port");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Key(Arc<[(SmolStr, Value)]>);
 
 /// Error of a text that is not a path element.
+///
+/// ```
+/// use holdfast_merge::{PathElement, PathElementError};
+///
+/// assert!(matches!(PathElement::parse("x"), Err(PathElementError::TooShort(_))));
+/// assert!(matches!(PathElement::parse("z:a"), Err(PathElementError::UnknownType)));
+/// assert!(matches!(PathElement::parse("i:one"), Err(PathElementError::BadIndex(_))));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathElementError {
     /// The text is shorter than a prefix.

@@ -28,6 +28,13 @@ use crate::{Key, Path, PathElement, Set};
 pub struct PathText(String);
 
 /// Error of a text that is not a path.
+///
+/// ```
+/// use holdfast_merge::PathText;
+///
+/// let error = PathText::parse("spec").unwrap_err();
+/// assert_eq!((error.text.as_str(), error.at), ("spec", 0));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not the path of a field: {why} at byte {at}")]
 pub struct PathTextError {

@@ -11,6 +11,13 @@ use smallvec::SmallVec;
 pub(crate) const MAX_DEPTH: usize = 512;
 
 /// Syntax error with its byte offset.
+///
+/// ```
+/// use holdfast_merge::{FieldsError, Set};
+///
+/// let Err(FieldsError::Json(error)) = Set::from_fields_v1(b"{") else { panic!("it is not JSON") };
+/// assert_eq!(error.at, 1);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} at byte {at}")]
 pub struct ScanError {

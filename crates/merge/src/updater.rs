@@ -13,6 +13,26 @@ use crate::typed::{Comparison, Duplicates, Emptied, Typed, ValidationErrors};
 use crate::{Filter, Schema, Set, TypeRef};
 
 /// Converts objects between the API versions of their kind.
+///
+/// ```
+/// use holdfast_merge::{ConvertError, Converter, Typed};
+///
+/// /// Kind with one version.
+/// struct OnlyV1;
+///
+/// impl Converter for OnlyV1 {
+///     fn convert(&self, object: &Typed, version: &str) -> Result<Typed, ConvertError> {
+///         match version {
+///             "v1" => Ok(object.clone()),
+///             _ => Err(ConvertError::MissingVersion(version.into())),
+///         }
+///     }
+/// }
+///
+/// let object = Typed::deduced(holdfast_value::Value::empty_map());
+/// assert!(OnlyV1.convert(&object, "v1").is_ok());
+/// assert!(OnlyV1.convert(&object, "v2").is_err());
+/// ```
 pub trait Converter {
     /// Converts the object to another version, possibly to its own.
     ///
@@ -23,6 +43,15 @@ pub trait Converter {
 }
 
 /// Error of a conversion.
+///
+/// ```
+/// use holdfast_merge::ConvertError;
+///
+/// let error = ConvertError::MissingVersion("v2".into());
+/// assert_eq!(error.to_string(), "Unknown version: v2");
+/// let failed = ConvertError::Failed("the webhook does not answer".into());
+/// assert_eq!(failed.to_string(), "the webhook does not answer");
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
     /// The version does not exist.
@@ -34,6 +63,14 @@ pub enum ConvertError {
 }
 
 /// Converter for kinds whose versions all have the same schema.
+///
+/// ```
+/// use holdfast_merge::{Converter, IdentityConverter, Typed};
+///
+/// let object = Typed::deduced(holdfast_value::Value::empty_map());
+/// assert_eq!(IdentityConverter.convert(&object, "v2")?.value(), object.value());
+/// # Ok::<(), holdfast_merge::ConvertError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IdentityConverter;
 
@@ -47,6 +84,20 @@ impl Converter for IdentityConverter {
 }
 
 /// Merges writes into objects and tracks their managers. Create one with [`UpdaterBuilder`].
+///
+/// ```
+/// use holdfast_merge::{IdentityConverter, Managers, Typed, UpdaterBuilder};
+/// use holdfast_value::{Limits, json};
+///
+/// let object = |text: &str| Typed::deduced(json::parse(text.as_bytes(), &Limits::REQUEST).unwrap());
+/// let updater = UpdaterBuilder::new(IdentityConverter).build();
+///
+/// // An update without apply: the manager owns the fields that it changed.
+/// let (_, managers) =
+///     updater.update(&object(r#"{"a":1,"b":2}"#), &object(r#"{"a":1,"b":3}"#), "v1", Managers::new(), "editor")?;
+/// assert_eq!(managers.get("editor").unwrap().set.to_fields_v1(), r#"{"f:b":{}}"#);
+/// # Ok::<(), holdfast_merge::ApplyError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Updater<C> {
     converter: C,
@@ -57,10 +108,36 @@ pub struct Updater<C> {
 }
 
 /// Builder of an [`Updater`].
+///
+/// ```
+/// use holdfast_merge::{IdentityConverter, Managers, Set, Typed, UpdaterBuilder};
+/// use holdfast_value::{Limits, Value, json};
+///
+/// let status = Set::from_fields_v1(br#"{"f:status":{}}"#)?;
+/// let updater = UpdaterBuilder::new(IdentityConverter).ignored_fields([("v1".into(), status)]).build();
+///
+/// let config = Typed::deduced(json::parse(br#"{"spec":1,"status":2}"#, &Limits::REQUEST)?);
+/// let applied = updater.apply(&Typed::deduced(Value::Null), &config, "v1", Managers::new(), "alice", false)?;
+/// assert_eq!(applied.managers.get("alice").unwrap().set.to_fields_v1(), r#"{"f:spec":{}}"#);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct UpdaterBuilder<C>(Updater<C>);
 
 /// Result of an apply.
+///
+/// ```
+/// use holdfast_merge::{IdentityConverter, Managers, Typed, UpdaterBuilder};
+/// use holdfast_value::{Limits, json};
+///
+/// let object = Typed::deduced(json::parse(br#"{"a":1}"#, &Limits::REQUEST)?);
+/// let updater = UpdaterBuilder::new(IdentityConverter).build();
+/// let applied = updater.apply(&object, &object, "v1", Managers::new(), "alice", false)?;
+/// // The object stays the same, but it has a manager now.
+/// assert!(applied.object.is_none());
+/// assert_eq!(applied.managers.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Applied {
     /// Merged object in the version of the apply; `None` if it equals the existing object.
@@ -70,6 +147,21 @@ pub struct Applied {
 }
 
 /// Error of an apply or update, which then changes nothing.
+///
+/// ```
+/// use holdfast_merge::{ApplyError, IdentityConverter, Managers, Typed, UpdaterBuilder};
+/// use holdfast_value::{Limits, Value, json};
+///
+/// let config = |text: &str| Typed::deduced(json::parse(text.as_bytes(), &Limits::REQUEST).unwrap());
+/// let updater = UpdaterBuilder::new(IdentityConverter).build();
+/// let first = updater.apply(&Typed::deduced(Value::Null), &config(r#"{"a":1}"#), "v1", Managers::new(), "alice", false)?;
+/// let existing = first.object.unwrap();
+/// match updater.apply(&existing, &config(r#"{"a":2}"#), "v1", first.managers, "bob", false) {
+///     Err(ApplyError::Conflicts(conflicts)) => assert_eq!(conflicts.iter().next().unwrap().manager, "alice"),
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok::<(), ApplyError>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     /// Other managers own fields that the apply would change.

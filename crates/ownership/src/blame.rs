@@ -8,6 +8,18 @@ use crate::lookup::{Fit, fit};
 use crate::managed::Managed;
 
 /// Leaf field of an object with its owners.
+///
+/// ```
+/// use holdfast_ownership::blame;
+/// use holdfast_value::{Limits, json};
+///
+/// // Nobody owns the field of an object without managed fields.
+/// let object = json::parse(br#"{"size":1}"#, &Limits::REQUEST)?;
+/// let fields = blame(&object);
+/// assert_eq!((fields[0].path.to_string().as_str(), fields[0].value.as_i64()), (".size", Some(1)));
+/// assert!(fields[0].owners.is_empty());
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Blame {
     /// Path of the field. Items of a list are identified by the keys that their owners use, otherwise by position.
@@ -19,6 +31,22 @@ pub struct Blame {
 }
 
 /// An owner of a field.
+///
+/// ```
+/// use holdfast_ownership::{Operation, blame};
+/// use holdfast_value::{Limits, json};
+///
+/// let object = json::parse(
+///     br#"{"metadata":{"managedFields":[{"manager":"scaler","operation":"Update","subresource":"scale","apiVersion":"v1",
+///         "time":"1970-01-01T00:01:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:size":{}}}]},"size":1}"#,
+///     &Limits::REQUEST,
+/// )?;
+/// let fields = blame(&object);
+/// let owner = &fields.iter().find(|field| field.path.to_string() == ".size").unwrap().owners[0];
+/// assert_eq!((owner.manager.as_str(), owner.operation, owner.subresource.as_str()), ("scaler", Operation::Update, "scale"));
+/// assert_eq!(owner.time, Some(60));
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// Name of the manager.

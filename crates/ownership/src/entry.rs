@@ -7,6 +7,13 @@ use holdfast_value::{Map, SmolStr, Value, json};
 use crate::timestamp::Timestamp;
 
 /// Operation by which a manager became the owner of fields.
+///
+/// ```
+/// use holdfast_ownership::Operation;
+///
+/// assert_eq!(Operation::Apply.name(), "Apply");
+/// assert_eq!(Operation::Update.name(), "Update");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
     /// By Server-Side Apply.
@@ -32,6 +39,15 @@ impl Operation {
 }
 
 /// Error of reading `managedFields`, with the reference's message.
+///
+/// ```
+/// use holdfast_ownership::{DecodeError, check_managed_fields};
+/// use holdfast_value::{Limits, json};
+///
+/// let object = json::parse(br#"{"metadata":{"managedFields":[{"operation":"Guess"}]}}"#, &Limits::REQUEST)?;
+/// assert!(matches!(check_managed_fields(&object), Err(DecodeError::Operation)));
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// It is not a list, or has an item that is not an entry.

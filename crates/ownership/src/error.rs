@@ -7,6 +7,27 @@ use holdfast_value::{SmolStr, Value};
 use crate::entry::{DecodeError, Operation};
 
 /// Error of an apply, with the message of the reference's Status.
+///
+/// ```
+/// # use std::{sync::Arc, time::SystemTime};
+/// # use holdfast_merge::{DEDUCED, SchemaBuilder};
+/// # use holdfast_ownership::{FieldManager, OneVersion};
+/// use holdfast_ownership::ApplyError;
+/// use holdfast_value::{Limits, json};
+///
+/// # let schema = Arc::new(SchemaBuilder::new().define_deduced().build());
+/// # let any = schema.named(DEDUCED).unwrap();
+/// # let manager = FieldManager::builder("v1", "Thing", Arc::new(OneVersion::new("v1", schema, any))).build();
+/// // `manager` is the field manager of a kind `Thing` of version `v1`.
+/// let apply = |text: &str| {
+///     let config = json::parse(text.as_bytes(), &Limits::REQUEST).unwrap();
+///     manager.apply(None, &config, "alice", false, SystemTime::now())
+/// };
+/// assert!(matches!(apply(r#"{"apiVersion":"v1","kind":"Other"}"#), Err(ApplyError::WrongKind(_))));
+/// let owned = r#"{"apiVersion":"v1","kind":"Thing","metadata":{"managedFields":[{"manager":"bob","operation":"Apply",
+///     "apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{}}]}}"#;
+/// assert!(matches!(apply(owned), Err(ApplyError::ManagedFieldsInConfiguration)));
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     /// 409: other managers own fields that the apply would change.
@@ -33,6 +54,29 @@ pub enum ApplyError {
 }
 
 /// Items of a configuration that have the same key in an associative list, so that nobody can own them separately.
+///
+/// ```
+/// # use std::{sync::Arc, time::SystemTime};
+/// # use holdfast_merge::{FieldSpec, ListSpec, MapSpec, Scalar, SchemaBuilder};
+/// # use holdfast_ownership::{FieldManager, OneVersion};
+/// use holdfast_ownership::{ApplyError, ApplyOptions};
+/// use holdfast_value::{Limits, json};
+///
+/// # let texts = ["apiVersion", "kind"].map(|name| FieldSpec::new(name, Scalar::String));
+/// # let tags = FieldSpec::new("tags", ListSpec::set(Scalar::String));
+/// # let spec = MapSpec::from_fields(texts.into_iter().chain([tags]));
+/// # let schema = Arc::new(SchemaBuilder::new().define("Thing", spec).build());
+/// # let thing = schema.named("Thing").unwrap();
+/// # let manager = FieldManager::builder("v1", "Thing", Arc::new(OneVersion::new("v1", schema, thing))).build();
+/// // `manager` is the field manager of a kind `Thing` with a set of tags.
+/// let config = json::parse(br#"{"apiVersion":"v1","kind":"Thing","tags":["a","b","a"]}"#, &Limits::REQUEST)?;
+/// let options = ApplyOptions { conflict_details: true, ..ApplyOptions::default() };
+/// let rejected = manager.apply_with(None, &config, "alice", &options, SystemTime::now());
+/// let Err(ApplyError::Duplicates(duplicates)) = rejected else { panic!("{rejected:?}") };
+/// assert_eq!(duplicates.collisions.len(), 1);
+/// assert_eq!(duplicates.smallest.at(&["tags"]).unwrap().to_string(), r#"["a","b"]"#);
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct DuplicateItems {
@@ -45,6 +89,18 @@ pub struct DuplicateItems {
 }
 
 /// Items with the same key.
+///
+/// ```
+/// use holdfast_ownership::Collision;
+///
+/// let collision = Collision {
+///     path: r#".tags[="a"]"#.into(),
+///     positions: vec![0, 2],
+///     items: vec!["a".into(), "a".into()],
+///     managers: Vec::new(),
+/// };
+/// assert_eq!(collision.positions.len(), collision.items.len());
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Collision {
     /// Path of the items: `.spec.ports[port=53,protocol="TCP"]`.
@@ -58,6 +114,13 @@ pub struct Collision {
 }
 
 /// Field that the apply would change and that another manager owns.
+///
+/// ```
+/// use holdfast_ownership::Conflict;
+///
+/// let conflict = Conflict { manager: r#""alice" using v1"#.into(), path: ".size".into(), details: None };
+/// assert_eq!(conflict.message(), r#"conflict with "alice" using v1"#);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// Owner as messages name it: `"tool" with subresource "scale" using apps/v1`.
@@ -69,6 +132,30 @@ pub struct Conflict {
 }
 
 /// Owner and values of a field that conflicts.
+///
+/// ```
+/// # use std::{sync::Arc, time::SystemTime};
+/// # use holdfast_merge::{DEDUCED, SchemaBuilder};
+/// # use holdfast_ownership::{FieldManager, OneVersion};
+/// use holdfast_ownership::{ApplyError, ApplyOptions};
+/// use holdfast_value::{Limits, json};
+///
+/// # let schema = Arc::new(SchemaBuilder::new().define_deduced().build());
+/// # let any = schema.named(DEDUCED).unwrap();
+/// # let manager = FieldManager::builder("v1", "Thing", Arc::new(OneVersion::new("v1", schema, any))).build();
+/// // `manager` is the field manager of a kind `Thing` of version `v1`.
+/// let object = |text: &str| json::parse(text.as_bytes(), &Limits::REQUEST).unwrap();
+/// let config = object(r#"{"apiVersion":"v1","kind":"Thing","size":1}"#);
+/// let existing = manager.apply(None, &config, "alice", false, SystemTime::now())?.object;
+/// let config = object(r#"{"apiVersion":"v1","kind":"Thing","size":2}"#);
+/// let options = ApplyOptions { conflict_details: true, ..ApplyOptions::default() };
+/// let rejected = manager.apply_with(Some(&existing), &config, "bob", &options, SystemTime::now());
+/// let Err(ApplyError::Conflicts(conflicts)) = rejected else { panic!("{rejected:?}") };
+/// let details = conflicts.iter().next().unwrap().details.as_ref().unwrap();
+/// assert_eq!(details.manager, "alice");
+/// assert_eq!((details.stored.clone(), details.requested.clone()), (Some(1.into()), Some(2.into())));
+/// # Ok::<(), ApplyError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConflictDetails {
     /// Name of the manager that owns the field.
@@ -95,6 +182,15 @@ impl Conflict {
 }
 
 /// Conflicts of an apply, grouped by manager.
+///
+/// ```
+/// use holdfast_ownership::{Conflict, Conflicts};
+///
+/// let conflict = |path: &str| Conflict { manager: r#""alice""#.into(), path: path.into(), details: None };
+/// let conflicts: Conflicts = [conflict(".a"), conflict(".b")].into_iter().collect();
+/// assert_eq!(conflicts.iter().count(), 2);
+/// assert!(conflicts.to_string().starts_with("Apply failed with 2 conflicts: conflicts with \"alice\""));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conflicts(pub(crate) Vec<Conflict>);
 

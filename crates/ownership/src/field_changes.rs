@@ -18,6 +18,18 @@ const SERVER_FIELDS: [&str; 6] = [
 ];
 
 /// Difference in one field.
+///
+/// ```
+/// use holdfast_merge::Typed;
+/// use holdfast_ownership::changed_fields;
+/// use holdfast_value::{Limits, json};
+///
+/// let typed = |text: &str| Typed::deduced(json::parse(text.as_bytes(), &Limits::REQUEST).unwrap());
+/// let changes = changed_fields(typed(r#"{"size":1}"#), typed(r#"{"size":2,"colour":"red"}"#))?;
+/// let colour = changes.iter().find(|change| change.path.to_string() == ".colour").unwrap();
+/// assert_eq!((&colour.before, &colour.after), (&None, &Some("red".into())));
+/// # Ok::<(), holdfast_merge::ValidationErrors>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldChange {
     /// Path of the field. A container that was added or removed as a whole is one field.

@@ -80,6 +80,25 @@ pub struct FieldManager {
 }
 
 /// Builder of a [`FieldManager`].
+///
+/// ```
+/// use std::{sync::Arc, time::SystemTime};
+/// use holdfast_merge::{DEDUCED, SchemaBuilder, Set};
+/// use holdfast_ownership::{FieldManager, OneVersion};
+/// use holdfast_value::{Limits, json};
+///
+/// let schema = Arc::new(SchemaBuilder::new().define_deduced().build());
+/// let any = schema.named(DEDUCED).unwrap();
+/// // Writes to the object itself do not own its status.
+/// let status = Set::from_fields_v1(br#"{"f:status":{}}"#)?;
+/// let manager = FieldManager::builder("v1", "Thing", Arc::new(OneVersion::new("v1", schema, any)))
+///     .reset_fields([("v1".into(), status)])
+///     .build();
+/// let config = json::parse(br#"{"apiVersion":"v1","kind":"Thing","size":1,"status":2}"#, &Limits::REQUEST)?;
+/// let object = manager.apply(None, &config, "alice", false, SystemTime::now())?.object;
+/// assert!(object.to_string().contains(r#""fieldsV1":{"f:size":{}}"#));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct FieldManagerBuilder {
     api_version: SmolStr,
     kind: SmolStr,
@@ -91,6 +110,24 @@ pub struct FieldManagerBuilder {
 }
 
 /// Result of an apply.
+///
+/// ```
+/// use std::{sync::Arc, time::SystemTime};
+/// use holdfast_merge::{DEDUCED, SchemaBuilder};
+/// use holdfast_ownership::{FieldManager, OneVersion};
+/// use holdfast_value::{Limits, json};
+///
+/// let schema = Arc::new(SchemaBuilder::new().define_deduced().build());
+/// let any = schema.named(DEDUCED).unwrap();
+/// let manager = FieldManager::builder("v1", "Thing", Arc::new(OneVersion::new("v1", schema, any))).build();
+/// let config = json::parse(br#"{"apiVersion":"v1","kind":"Thing","size":1}"#, &Limits::REQUEST)?;
+/// let first = manager.apply(None, &config, "alice", false, SystemTime::now())?;
+/// assert!(first.changed && !first.is_existing);
+/// // The second manager changes only the managed fields.
+/// let second = manager.apply(Some(&first.object), &config, "bob", false, SystemTime::now())?;
+/// assert!(second.changed && second.is_existing);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Applied {
     /// Merged object, not yet defaulted, with its new `managedFields`.

@@ -6,6 +6,15 @@ use std::fmt::Write as _;
 use holdfast_merge::{Path, PathText};
 
 /// Options of an apply that decide about fields of other managers.
+///
+/// ```
+/// use holdfast_ownership::{ApplyOptions, PathText};
+///
+/// assert!(ApplyOptions::from_force(true).is_plain());
+/// let options = ApplyOptions { force_fields: PathText::parse_list(".spec.replicas,.spec.image")?, ..ApplyOptions::default() };
+/// assert!(!options.is_plain() && !options.force);
+/// # Ok::<(), holdfast_ownership::PathTextError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApplyOptions {
     /// True if the applier becomes the owner of all conflicting fields.

@@ -13,6 +13,22 @@ use crate::managed::{Managed, Record};
 const SCALE_VERSION: &str = "autoscaling/v1";
 
 /// Transfer of entries between a scaled object and its Scale.
+///
+/// ```
+/// use holdfast_ownership::ScaleOwnership;
+/// use holdfast_value::{Limits, json};
+///
+/// let path = vec!["spec".into(), "replicas".into()];
+/// let scale = ScaleOwnership::new("apps/v1", [("apps/v1".into(), Some(path))]);
+/// let deployment = json::parse(
+///     br#"{"metadata":{"managedFields":[{"manager":"kubectl","operation":"Apply","apiVersion":"apps/v1",
+///         "fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:replicas":{}}}}]}}"#,
+///     &Limits::REQUEST,
+/// )?;
+/// let entries = scale.to_scale(&deployment)?.unwrap();
+/// assert!(entries.to_string().contains(r#""apiVersion":"autoscaling/v1""#));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ScaleOwnership {
     api_version: SmolStr,

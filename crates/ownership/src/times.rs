@@ -26,6 +26,20 @@ pub fn keep_times(new: &mut Value, old: &Value, is_same: Comparison) {
 }
 
 /// Comparison of two fields; true if they are equal. `None` is a missing field.
+///
+/// ```
+/// use holdfast_ownership::{Comparison, keep_times};
+/// use holdfast_value::{Limits, json};
+///
+/// let object = |time: &str| {
+///     let text = format!(r#"{{"metadata":{{"managedFields":[{{"manager":"a","time":"{time}"}}]}}}}"#);
+///     json::parse(text.as_bytes(), &Limits::REQUEST).unwrap()
+/// };
+/// let is_same: Comparison = |one, other| one == other;
+/// let (mut new, old) = (object("2026-01-02T00:00:00Z"), object("2026-01-01T00:00:00Z"));
+/// keep_times(&mut new, &old, is_same);
+/// assert_eq!(new, old);
+/// ```
 pub type Comparison = fn(Option<&Value>, Option<&Value>) -> bool;
 
 fn equal(a: Option<&Value>, b: Option<&Value>) -> bool {

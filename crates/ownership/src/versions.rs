@@ -6,6 +6,30 @@ use holdfast_merge::{ConvertError, Converter, Duplicates, Schema, TypeRef, Typed
 use holdfast_value::{SmolStr, Value};
 
 /// Types and conversions of a kind's versions, as a field manager needs them.
+///
+/// ```
+/// use std::sync::Arc;
+/// use holdfast_merge::{Schema, TypeRef};
+/// use holdfast_ownership::Versions;
+/// use holdfast_value::Value;
+///
+/// /// Kind whose two versions have the same schema.
+/// struct TwoVersions {
+///     schema: Arc<Schema>,
+///     merge_type: TypeRef,
+/// }
+///
+/// impl Versions for TwoVersions {
+///     fn merge_type(&self, api_version: &str) -> Option<(Arc<Schema>, TypeRef)> {
+///         ["v1", "v2"].contains(&api_version).then(|| (self.schema.clone(), self.merge_type))
+///     }
+///     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, String> {
+///         let mut object = object.clone();
+///         object.set_at(&["apiVersion"], api_version.into());
+///         Ok(object)
+///     }
+/// }
+/// ```
 pub trait Versions: Send + Sync {
     /// Returns the merge type of the kind in `api_version` (such as `apps/v1`). `None` if that version does not exist
     /// (any more).
@@ -27,6 +51,18 @@ pub trait Versions: Send + Sync {
 }
 
 /// Versions of a kind that has only one.
+///
+/// ```
+/// use std::sync::Arc;
+/// use holdfast_merge::{DEDUCED, SchemaBuilder};
+/// use holdfast_ownership::{OneVersion, Versions};
+///
+/// let schema = Arc::new(SchemaBuilder::new().define_deduced().build());
+/// let any = schema.named(DEDUCED).unwrap();
+/// let versions = OneVersion::new("v1", schema, any);
+/// assert!(versions.merge_type("v1").is_some());
+/// assert!(versions.merge_type("v2").is_none());
+/// ```
 pub struct OneVersion {
     api_version: SmolStr,
     schema: Arc<Schema>,

@@ -24,6 +24,17 @@ mod number {
 }
 
 /// Envelope of an object's message: the magic number, then `runtime.Unknown` with `apiVersion` and `kind`.
+///
+/// ```
+/// use holdfast_proto::{Envelope, write_envelope};
+///
+/// let mut bytes = Vec::new();
+/// write_envelope("v1", "ConfigMap", b"message", &mut bytes);
+/// let envelope = Envelope::read(&bytes)?;
+/// assert_eq!((envelope.api_version.as_ref(), envelope.kind.as_ref()), ("v1", "ConfigMap"));
+/// assert_eq!(envelope.message, b"message");
+/// # Ok::<(), holdfast_proto::DecodeError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope<'a> {
     /// The `apiVersion`; may be empty.
@@ -122,6 +133,26 @@ pub(crate) fn finish_at_start(api_version: &str, kind: &str, end: usize, out: &m
 
 /// Framing of a list and its items, so that previously encoded items are sent unchanged: the head, then for each item
 /// its [`ListHead::item`] and its message, then the [`TAIL`].
+///
+/// ```
+/// use holdfast_proto::{ListHead, TAIL, write_list};
+///
+/// let items: [&[u8]; 2] = [b"one", b"two"];
+/// let mut whole = Vec::new();
+/// write_list("v1", "PodList", b"", items.into_iter(), &mut whole);
+///
+/// // The same list in pieces.
+/// let mut head = ListHead::default();
+/// items.iter().for_each(|item| head.add(item.len()));
+/// let mut pieces = Vec::new();
+/// head.write("v1", "PodList", b"", &mut pieces);
+/// for item in items {
+///     ListHead::item(item.len(), &mut pieces);
+///     pieces.extend_from_slice(item);
+/// }
+/// pieces.extend_from_slice(&TAIL);
+/// assert_eq!(pieces, whole);
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListHead {
     /// Total size of the items in bytes, including their framing.
@@ -177,6 +208,14 @@ pub fn write_list<'i>(
 
 /// Appends a frame of a watch stream: its length in four bytes, most significant first, then a `WatchEvent` of that
 /// type (`ADDED`) without its own envelope. `object` is in its envelope.
+///
+/// ```
+/// let mut frame = Vec::new();
+/// holdfast_proto::write_watch_event("ADDED", b"object", &mut frame);
+/// let length = u32::from_be_bytes(frame[..4].try_into()?);
+/// assert_eq!(length as usize, frame.len() - 4);
+/// # Ok::<(), std::array::TryFromSliceError>(())
+/// ```
 pub fn write_watch_event(event_type: &str, object: &[u8], out: &mut Vec<u8>) {
     let raw = field_length(object.len());
     let length = field_length(event_type.len()) + field_length(raw);

@@ -2,6 +2,13 @@ use holdfast_gotext::quantity::QuantityError;
 use holdfast_value::SmolStr;
 
 /// Decoding error. Errors that clients see have the reference's message.
+///
+/// ```
+/// use holdfast_proto::{DecodeError, Envelope};
+///
+/// assert!(matches!(Envelope::read(b""), Err(DecodeError::Empty)));
+/// assert!(matches!(Envelope::read(b"{\"kind\":\"Pod\"}"), Err(DecodeError::NoMagic)));
+/// ```
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DecodeError {
     /// The input is empty.
@@ -87,6 +94,19 @@ pub enum DecodeError {
 }
 
 /// Encoding error. None of these can happen to a tree that fits its type.
+///
+/// ```
+/// use std::sync::Arc;
+/// use holdfast_proto::{EncodeError, Messages};
+/// use holdfast_value::{Limits, json};
+///
+/// let messages = Messages::new(Arc::new(holdfast_kind_tables::types().unwrap()));
+/// let config_map = messages.types().id("io.k8s.api.core.v1.ConfigMap").unwrap();
+/// let value = json::parse(br#"{"data":"a text"}"#, &Limits::REQUEST)?;
+/// let outcome = messages.encode(config_map, &value, &mut Vec::new());
+/// assert!(matches!(outcome, Err(EncodeError::Mismatch { found: "string", .. })));
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     /// A value has another JSON type than required, or is out of range.

@@ -9,6 +9,26 @@ use crate::record::RecordMessages;
 /// Protobuf messages of the types of a table.
 ///
 /// Created once per table and shared; costs about a word per field.
+///
+/// ```
+/// use std::sync::Arc;
+/// use holdfast_proto::{Envelope, Messages, write_envelope};
+/// use holdfast_schema::GroupVersionKind;
+/// use holdfast_value::{Limits, json};
+///
+/// let messages = Messages::new(Arc::new(holdfast_kind_tables::types().unwrap()));
+/// let config_map = messages.types().id("io.k8s.api.core.v1.ConfigMap").unwrap();
+/// let value = json::parse(br#"{"data":{"a":"b"},"metadata":{"name":"settings"}}"#, &Limits::REQUEST)?;
+///
+/// let (mut message, mut bytes) = (Vec::new(), Vec::new());
+/// messages.encode(config_map, &value, &mut message)?;
+/// write_envelope("v1", "ConfigMap", &message, &mut bytes);
+///
+/// let envelope = Envelope::read(&bytes)?;
+/// let decoded = messages.decode(config_map, envelope.message, &Limits::REQUEST)?;
+/// assert_eq!(decoded.at(&["data"]), value.at(&["data"]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Messages {
     types: Arc<TypeTable>,

@@ -4,6 +4,17 @@ use std::fmt;
 ///
 /// The texts are the reference's (Go's `encoding/json` and its YAML and JSON patch libraries), because clients see them
 /// in `Status` messages. [`Error::position`] returns the position of the error in the input.
+///
+/// ```
+/// use holdfast_value::{Error, Limits, json};
+///
+/// let error = json::parse(b"{", &Limits::REQUEST).unwrap_err();
+/// assert!(matches!(error, Error::Json { .. }));
+/// assert_eq!(error.to_string(), "unexpected end of JSON input");
+///
+/// let deep = json::parse(b"[[[]]]", &Limits { max_depth: 2, ..Limits::REQUEST });
+/// assert!(matches!(deep, Err(Error::TooDeep { .. })));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The input is not JSON.
@@ -115,6 +126,14 @@ impl Error {
 }
 
 /// Position in a text.
+///
+/// ```
+/// use holdfast_value::{Limits, json};
+///
+/// let error = json::parse(b"{\"a\": 1,\n \"b\": ?}", &Limits::REQUEST).unwrap_err();
+/// let position = error.position().unwrap();
+/// assert_eq!((position.line, position.column), (2, 7));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The line, from 1.

@@ -8,6 +8,14 @@ pub(crate) const MAX_FINDINGS: usize = 100;
 /// Defect of an input that does not prevent reading it, but that strict field validation rejects.
 ///
 /// The printed form is the text of kube-apiserver's warning and of the parts of its `strict decoding error`.
+///
+/// ```
+/// use holdfast_value::{Finding, Limits, yaml};
+///
+/// let parsed = yaml::parse_with_findings(b"a: 1\na: 2\n", &Limits::REQUEST)?;
+/// assert!(matches!(parsed.findings[0], Finding::DuplicateKey { line: 2, .. }));
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Finding {
     /// A JSON object has a key twice. The path has the form `spec.containers[0].name`.
@@ -40,6 +48,15 @@ impl fmt::Display for Finding {
 }
 
 /// Tree with the findings made while reading it, in the order of the text.
+///
+/// ```
+/// use holdfast_value::{Limits, json};
+///
+/// let parsed = json::parse_with_findings(br#"{"a": 1}"#, &Limits::REQUEST)?;
+/// assert!(parsed.findings.is_empty());
+/// assert_eq!(parsed.value.to_string(), r#"{"a":1}"#);
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Parsed {
     /// The tree.
@@ -49,6 +66,15 @@ pub struct Parsed {
 }
 
 /// Treatment of a repeated key.
+///
+/// ```
+/// use holdfast_value::{Duplicates, Limits, json};
+///
+/// let read = |duplicates| json::parse_with(br#"{"a": {"b": 1}, "a": {"c": 2}}"#, &Limits::REQUEST, duplicates);
+/// assert_eq!(read(Duplicates::Replace)?.value.to_string(), r#"{"a":{"c":2}}"#);
+/// assert_eq!(read(Duplicates::Merge)?.value.to_string(), r#"{"a":{"b":1,"c":2}}"#);
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Duplicates {
     /// The last value replaces earlier ones, as when the reference decodes into untyped maps (custom resources).

@@ -23,6 +23,17 @@ pub const MAX_OPERATIONS: usize = 10_000;
 pub const MAX_COPIED_BYTES: usize = 3 << 20;
 
 /// JSON patch: a sequence of operations.
+///
+/// ```
+/// use holdfast_value::json_patch::{Bounds, Patch};
+/// use holdfast_value::{Error, Limits, json};
+///
+/// let (patch, findings) = Patch::parse(br#"[{"op": "test", "path": "/a", "value": 1}]"#, &Limits::REQUEST)?;
+/// assert!(findings.is_empty());
+/// let failed = patch.apply(&json::parse(br#"{"a": 2}"#, &Limits::REQUEST)?, &Bounds::default());
+/// assert!(matches!(failed, Err(Error::PatchOperation { index: 0, .. })));
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Patch {
     operations: Vec<Operation>,
@@ -37,6 +48,17 @@ struct Operation {
 }
 
 /// Limits on the result of a patch.
+///
+/// ```
+/// use holdfast_value::json_patch::{Bounds, Patch};
+/// use holdfast_value::{Error, Limits, json};
+///
+/// let (patch, _) = Patch::parse(br#"[{"op": "copy", "from": "/a", "path": "/b"}]"#, &Limits::REQUEST)?;
+/// let document = json::parse(br#"{"a": "a text that is copied"}"#, &Limits::REQUEST)?;
+/// let bounds = Bounds { max_copied_bytes: 10, ..Bounds::default() };
+/// assert!(matches!(patch.apply(&document, &bounds), Err(Error::CopiesTooLarge { .. })));
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Maximum number of JSON bytes that all copies together may add.

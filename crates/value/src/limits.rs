@@ -1,6 +1,16 @@
 use crate::error::Error;
 
 /// Limits on an input. Larger input is rejected before it uses more memory than the limits allow.
+///
+/// ```
+/// use holdfast_value::{Error, Limits, yaml};
+///
+/// // An alias counts the values of its anchor again, so that a small text cannot become a large tree.
+/// let text = b"a: &a [1, 2, 3]\nb: [*a, *a, *a]\n";
+/// let limits = Limits { max_nodes: 10, ..Limits::REQUEST };
+/// assert!(matches!(yaml::parse(text, &limits), Err(Error::TooManyNodes { .. })));
+/// assert!(yaml::parse(text, &Limits::REQUEST).is_ok());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum number of bytes of input text.

@@ -6,6 +6,16 @@ use crate::tree::{Map, Value};
 use smol_str::SmolStr;
 
 /// Map during changes. If many members of a large map change, each change costs the logarithm of its size.
+///
+/// ```
+/// use holdfast_value::{Map, Members, Value};
+///
+/// let mut members = Members::new(Map::new(), 1_000);
+/// members.insert("a", Value::Int(1));
+/// members.insert("b", Value::Int(2));
+/// members.remove("a");
+/// assert_eq!(Value::Map(members.into_map()).to_string(), r#"{"b":2}"#);
+/// ```
 #[derive(Clone, Debug)]
 pub enum Members {
     /// The map, changed in place.

@@ -4,6 +4,16 @@ use std::cmp::Ordering;
 
 /// Sorted index of names: the first eight bytes of each, which distinguish nearly all of them. The owner keeps the
 /// names themselves.
+///
+/// ```
+/// use holdfast_value::Names;
+///
+/// let sorted = ["image", "name", "ports"];
+/// let names = Names::from_sorted(sorted.into_iter());
+/// let position = |name: &str| names.position(0, name, |at| sorted.get(at).copied());
+/// assert_eq!(position("name"), Ok(1));
+/// assert_eq!(position("kind"), Err(1));
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     prefixes: Box<[u64]>,

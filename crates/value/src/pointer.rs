@@ -8,6 +8,17 @@ use crate::tree::Value;
 use smol_str::SmolStr;
 
 /// Path in a tree: keys of maps and indices of lists, from the root.
+///
+/// ```
+/// use holdfast_value::{Limits, Value, json, pointer::Pointer};
+///
+/// let mut value = json::parse(br#"{"ports": [80, 443]}"#, &Limits::REQUEST)?;
+/// let second = Pointer::parse("/ports/1")?;
+/// *second.get_mut(&mut value).unwrap() = Value::Int(8443);
+/// assert_eq!(value.to_string(), r#"{"ports":[80,8443]}"#);
+/// assert!(Pointer::parse("ports").is_err());
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Pointer {
     tokens: Vec<SmolStr>,
@@ -72,6 +83,10 @@ impl fmt::Display for Pointer {
 }
 
 /// Escapes a key as a token of a pointer's text: `~` and `/` become `~0` and `~1`.
+///
+/// ```
+/// assert_eq!(holdfast_value::pointer::escape("a/b~c"), "a~1b~0c");
+/// ```
 pub fn escape(token: &str) -> Cow<'_, str> {
     match token.contains(['~', '/']) {
         true => Cow::Owned(token.replace('~', "~0").replace('/', "~1")),

@@ -31,6 +31,15 @@ fn hash_number<H: Hasher>(number: f64, state: &mut H) {
 }
 
 /// Set of values seen so far. A few are compared one by one, many are found by their hash.
+///
+/// ```
+/// use holdfast_value::{SeenValues, Value};
+///
+/// let mut seen = SeenValues::new();
+/// assert!(seen.insert(Value::Int(1)));
+/// // Numbers are equal by value.
+/// assert!(!seen.insert(Value::Float(1.0)));
+/// ```
 #[derive(Clone, Debug)]
 pub struct SeenValues<T> {
     few: Vec<T>,

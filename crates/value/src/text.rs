@@ -8,6 +8,14 @@ use holdfast_gotext::quote::quote;
 use crate::tree::{List, Value};
 
 /// Form of Go's verb `%v`: `map[image:nginx ports:[80 443]]`.
+///
+/// ```
+/// use holdfast_value::{Limits, text::Plain, yaml};
+///
+/// let value = yaml::parse(b"{image: nginx, ports: [80, 443]}", &Limits::REQUEST)?;
+/// assert_eq!(Plain(&value).to_string(), "map[image:nginx ports:[80 443]]");
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 pub struct Plain<'a>(pub &'a Value);
 
 impl Display for Plain<'_> {
@@ -33,6 +41,13 @@ impl Display for Plain<'_> {
 }
 
 /// Form of Go's verb `%v` for a list: `[80 443]`.
+///
+/// ```
+/// use holdfast_value::{List, Value, text::PlainList};
+///
+/// let ports: List = [80, 443].into_iter().map(Value::from).collect();
+/// assert_eq!(PlainList(&ports).to_string(), "[80 443]");
+/// ```
 pub struct PlainList<'a>(pub &'a List);
 
 impl Display for PlainList<'_> {
@@ -47,6 +62,14 @@ impl Display for PlainList<'_> {
 }
 
 /// Form of Go's verb `%#v`: the value in Go syntax.
+///
+/// ```
+/// use holdfast_value::{Limits, text::Syntax, yaml};
+///
+/// let value = yaml::parse(b"{image: nginx}", &Limits::REQUEST)?;
+/// assert_eq!(Syntax(&value).to_string(), r#"map[string]interface {}{"image":"nginx"}"#);
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 pub struct Syntax<'a>(pub &'a Value);
 
 impl Display for Syntax<'_> {

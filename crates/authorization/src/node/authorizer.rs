@@ -27,6 +27,13 @@ pub fn node_of(user: &User) -> Option<&str> {
 }
 
 /// Feature gates of the Node authorizer.
+///
+/// ```
+/// use holdfast_authorization::node::NodeFeatures;
+///
+/// let features = NodeFeatures { pod_certificates: true, service_accounts: false };
+/// assert!(features.pod_certificates);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeFeatures {
     /// `PodCertificateRequest`: nodes request certificates for their Pods.
@@ -36,6 +43,26 @@ pub struct NodeFeatures {
 }
 
 /// Authorizer of the mode `Node`.
+///
+/// ```
+/// use std::sync::Arc;
+/// use holdfast_authorization::node::{GraphResource, NodeAuthorizer, NodeFeatures, NodeGraph};
+/// use holdfast_authorization::{AccessTarget, Attributes, Authorizer, ResourceTarget, User};
+/// use holdfast_value::{Limits, yaml};
+///
+/// let graph = Arc::new(NodeGraph::default());
+/// let pod = yaml::parse(b"spec: {nodeName: n1, volumes: [{name: v, secret: {secretName: s}}]}", &Limits::REQUEST)?;
+/// graph.set_object(GraphResource::Pods, "default", "web", Some(&pod));
+/// let features = NodeFeatures { pod_certificates: false, service_accounts: false };
+/// let authorizer = NodeAuthorizer::new(graph, Vec::new(), features);
+///
+/// let node = |name: &str| User { name: name.into(), groups: vec!["system:nodes".into()], ..User::default() };
+/// let secret = ResourceTarget { version: "v1", resource: "secrets", namespace: "default", name: "s", ..ResourceTarget::default() };
+/// let get = Attributes { verb: "get", target: AccessTarget::Resource(secret) };
+/// assert!(authorizer.authorize(&node("system:node:n1"), &get).allows());
+/// assert!(!authorizer.authorize(&node("system:node:n2"), &get).allows());
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct NodeAuthorizer {
     graph: Arc<NodeGraph>,

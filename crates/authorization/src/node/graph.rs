@@ -14,6 +14,14 @@ use std::collections::HashMap;
 use holdfast_value::SmolStr;
 
 /// Type of the object of a vertex.
+///
+/// ```
+/// use holdfast_authorization::node::{NodeGraph, VertexKind};
+///
+/// let graph = NodeGraph::default();
+/// assert!(graph.is_empty());
+/// assert!(!graph.leads_to(VertexKind::ConfigMap, "default", "settings", "n1"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VertexKind {
     /// ConfigMap.

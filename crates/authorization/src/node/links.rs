@@ -8,6 +8,13 @@ use super::graph::{Links, VertexKind, VertexName};
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Resource that the graph follows.
+///
+/// ```
+/// use holdfast_authorization::node::GraphResource;
+///
+/// assert_eq!(GraphResource::Pods.group_resource(), ("", "pods"));
+/// assert_eq!(GraphResource::VolumeAttachments.group_resource(), ("storage.k8s.io", "volumeattachments"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GraphResource {
     /// Pods.

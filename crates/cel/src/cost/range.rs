@@ -1,6 +1,14 @@
 //! Ranges of sizes and costs, and their arithmetic.
 
 /// Range of sizes or costs.
+///
+/// ```
+/// use holdfast_cel::{CostRange, Environment, Type};
+///
+/// let cost: CostRange = Environment::new().compile("1 + 1 == 2", &[Type::Bool])?.estimate_cost();
+/// assert!(cost.min <= cost.max && cost.max < 10);
+/// # Ok::<(), holdfast_cel::CompileError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
     /// Minimum.

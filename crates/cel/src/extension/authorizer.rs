@@ -11,12 +11,41 @@ pub(crate) const RESOURCE_CHECK: &str = "kubernetes.authorization.ResourceCheck"
 pub(crate) const DECISION: &str = "kubernetes.authorization.Decision";
 
 /// Authorizer that decides on the actions of a request's user. The server implements it.
+///
+/// ```
+/// use std::sync::Arc;
+/// use holdfast_cel::{Activation, Authorizer, Budget, CelValue, Decision, Environment, Question, Type};
+///
+/// /// Allows everybody to read.
+/// #[derive(Debug)]
+/// struct Readers;
+///
+/// impl Authorizer for Readers {
+///     fn authorize(&self, question: &Question) -> Decision {
+///         Decision { allowed: question.verb == "get", ..Decision::default() }
+///     }
+/// }
+///
+/// let environment = Environment::new().with_variable("authorizer", Type::authorizer());
+/// let rule = environment.compile("authorizer.path('/healthz').check('get').allowed()", &[Type::Bool])?;
+/// let authorizer = CelValue::authorizer(Arc::new(Readers));
+/// let activation = Activation::new(&environment).with("authorizer", authorizer);
+/// assert_eq!(rule.evaluate(&activation, &mut Budget::default())?.as_bool(), Some(true));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Authorizer: std::fmt::Debug + Send + Sync {
     /// Decides on `question`.
     fn authorize(&self, question: &Question) -> Decision;
 }
 
 /// Attributes of a check.
+///
+/// ```
+/// use holdfast_cel::{Question, Subject};
+///
+/// let question = Question { verb: "get".into(), subject: Subject::Path("/healthz".into()), ..Question::default() };
+/// assert!(question.service_account.is_none());
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Question {
     /// Namespace and name of the service account to check instead of the user of the request.
@@ -28,6 +57,13 @@ pub struct Question {
 }
 
 /// Target of a check.
+///
+/// ```
+/// use holdfast_cel::{ResourceSubject, Subject};
+///
+/// let pods = Subject::Resource(ResourceSubject { resource: "pods".into(), ..ResourceSubject::default() });
+/// assert!(matches!(pods, Subject::Resource(resource) if resource.name.is_empty()));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     /// A path that does not belong to a resource.
@@ -43,6 +79,13 @@ impl Default for Subject {
 }
 
 /// Resource of a check; unspecified parts are empty.
+///
+/// ```
+/// use holdfast_cel::ResourceSubject;
+///
+/// let logs = ResourceSubject { resource: "pods".into(), subresource: "log".into(), ..ResourceSubject::default() };
+/// assert_eq!((logs.group.as_str(), logs.subresource.as_str()), ("", "log"));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResourceSubject {
     /// The API group.
@@ -62,6 +105,13 @@ pub struct ResourceSubject {
 }
 
 /// Answer of the authorizer.
+///
+/// ```
+/// use holdfast_cel::Decision;
+///
+/// let decision = Decision { allowed: false, reason: "no rule".into(), ..Decision::default() };
+/// assert!(decision.error.is_none());
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Decision {
     /// True if the action is allowed.
@@ -73,6 +123,23 @@ pub struct Decision {
 }
 
 /// Value of one of the types of this library.
+///
+/// ```
+/// use std::sync::Arc;
+/// use holdfast_cel::{Authorizer, CelValue, Decision, Question};
+///
+/// #[derive(Debug)]
+/// struct Nobody;
+///
+/// impl Authorizer for Nobody {
+///     fn authorize(&self, _question: &Question) -> Decision {
+///         Decision::default()
+///     }
+/// }
+///
+/// let value = CelValue::authorizer(Arc::new(Nobody));
+/// assert_eq!(value.type_name(), "kubernetes.authorization.Authorizer");
+/// ```
 #[derive(Debug, Clone)]
 pub struct AuthorizerValue(pub(crate) Stage);
 

@@ -8,6 +8,14 @@ use holdfast_gotext::quote::quote;
 use crate::netip::parse_prefix;
 
 /// Range of addresses: `10.0.0.0/8`.
+///
+/// ```
+/// use holdfast_cel::Cidr;
+///
+/// assert_eq!(Cidr::parse("10.0.0.0/8")?.to_string(), "10.0.0.0/8");
+/// assert!(Cidr::parse("10.0.0.0").is_err());
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cidr {
     pub(crate) address: IpAddr,

@@ -6,6 +6,14 @@ use holdfast_gotext::number::parse_uint;
 use holdfast_gotext::quote::quote;
 
 /// Semantic version: three numbers, the pre-release, and the build.
+///
+/// ```
+/// use holdfast_cel::Version;
+///
+/// let version = Version::parse("1.36.0-rc.1")?;
+/// assert!(version.compare(&Version::parse("1.36.0")?).is_lt());
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
     pub(crate) numbers: [u64; 3],

@@ -5,6 +5,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Memory for compiled patterns, shared by all clones. Without memory, which is the default, patterns are matched step
 /// by step and not compiled.
+///
+/// ```
+/// use holdfast_cel::{Pattern, PatternMemory};
+///
+/// let memory = PatternMemory::new(1 << 20);
+/// let pattern = Pattern::compile("^[a-z]+$", &memory)?;
+/// assert!(pattern.is_match("shop"));
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct PatternMemory(Option<Arc<Bounded>>);
 

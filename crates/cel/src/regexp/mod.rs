@@ -34,6 +34,15 @@ const LAZY_SIZE_OF_STATE: usize = 512;
 const MAX_COMPILED_HEIGHT: u32 = 64;
 
 /// Regular expression in Go's syntax.
+///
+/// ```
+/// use holdfast_cel::{Pattern, PatternMemory};
+///
+/// let pattern = Pattern::compile(r"v\d+", &PatternMemory::default())?;
+/// assert!(pattern.is_match("apps/v1"));
+/// assert!(!pattern.is_match("apps"));
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Debug)]
 pub struct Pattern {
     root: Node,

@@ -13,6 +13,16 @@ use super::{BINARY, Format, NANO, Parts, QuantityError, Unit};
 ///
 /// Equality and order compare the amount only. The text form is the canonical one: the largest suffix that leaves an
 /// integer.
+///
+/// ```
+/// use holdfast_gotext::quantity::Quantity;
+///
+/// let limit = Quantity::parse("1500m").unwrap();
+/// let request = Quantity::parse("1").unwrap();
+/// assert!(request < limit);
+/// assert_eq!(limit.minus(request).to_string(), "500m");
+/// assert_eq!((limit.thousandths(), limit.units()), (1500, 2));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Quantity {
     nanos: i128,

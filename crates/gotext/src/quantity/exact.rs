@@ -16,6 +16,14 @@ const MAX_EXPONENT: u32 = 2_000;
 const NANO_SCALE: i32 = -(NANO as i32);
 
 /// Quantity with all its digits.
+///
+/// ```
+/// use holdfast_gotext::quantity::ExactQuantity;
+///
+/// let quantity = ExactQuantity::parse("1Ki").unwrap();
+/// assert_eq!(quantity.as_integer(), Some(1024));
+/// assert!(quantity.compare(&ExactQuantity::parse("1k").unwrap()).is_gt());
+/// ```
 #[derive(Debug, Clone)]
 pub struct ExactQuantity {
     amount: Amount,

@@ -14,6 +14,13 @@ pub use exact::ExactQuantity;
 pub use text::text_of;
 
 /// Parse error with the reference's message.
+///
+/// ```
+/// use holdfast_gotext::quantity::{Quantity, QuantityError};
+///
+/// let error: QuantityError = Quantity::parse("1 apple").unwrap_err();
+/// assert!(!error.to_string().is_empty());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// The text is not a number followed by a suffix.

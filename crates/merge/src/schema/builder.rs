@@ -35,6 +35,13 @@ pub struct SchemaBuilder {
 }
 
 /// Error of a schema description.
+///
+/// ```
+/// use holdfast_merge::SchemaError;
+///
+/// let error = SchemaError::Shape { place: "types[0].name".into(), expected: "a string" };
+/// assert_eq!(error.to_string(), "types[0].name: expected a string");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
     /// A part has the wrong shape.
@@ -51,6 +58,14 @@ pub enum SchemaError {
 }
 
 /// Description of a type: the kinds of value that it allows.
+///
+/// ```
+/// use holdfast_merge::{Scalar, TypeSpec};
+///
+/// // A type that is either a number or a text.
+/// let port = TypeSpec { scalar: Some(Scalar::Untyped), ..TypeSpec::default() };
+/// assert!(port.list.is_none() && port.map.is_none());
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct TypeSpec {
     /// Scalar that is allowed, if any.
@@ -62,6 +77,16 @@ pub struct TypeSpec {
 }
 
 /// Use of a type, by name or inline, with an optional relationship that replaces the type's own.
+///
+/// ```
+/// use holdfast_merge::{FieldSpec, MapSpec, Reference, Relationship, SchemaBuilder};
+///
+/// let template = Reference::named("Template").with_relationship(Relationship::Atomic);
+/// let mut builder = SchemaBuilder::new();
+/// builder.define("Template", MapSpec::from_fields([]));
+/// builder.define("Job", MapSpec::from_fields([FieldSpec::new("template", template)]));
+/// assert!(builder.build().named("Job").is_some());
+/// ```
 #[derive(Clone, Debug)]
 pub struct Reference {
     /// Type that is used.
@@ -71,6 +96,13 @@ pub struct Reference {
 }
 
 /// Target of a reference.
+///
+/// ```
+/// use holdfast_merge::{Reference, Scalar, Target};
+///
+/// assert!(matches!(Reference::named("Port").target, Target::Named(name) if name == "Port"));
+/// assert!(matches!(Reference::inline(Scalar::String).target, Target::Inline(_)));
+/// ```
 #[derive(Clone, Debug)]
 pub enum Target {
     /// A type by its name. It may be defined later; if it is never defined, any use of it is an error.
@@ -80,6 +112,14 @@ pub enum Target {
 }
 
 /// Description of a list.
+///
+/// ```
+/// use holdfast_merge::{ListSpec, Reference, Relationship, Scalar};
+///
+/// assert_eq!(ListSpec::atomic(Scalar::String).relationship, Relationship::Atomic);
+/// assert!(ListSpec::set(Scalar::String).keys.is_empty());
+/// assert_eq!(ListSpec::keyed(Reference::named("Port"), ["port", "protocol"]).keys.len(), 2);
+/// ```
 #[derive(Clone, Debug)]
 pub struct ListSpec {
     /// Type of the items.
@@ -91,6 +131,14 @@ pub struct ListSpec {
 }
 
 /// Description of a map or struct.
+///
+/// ```
+/// use holdfast_merge::{MapSpec, Relationship, Scalar};
+///
+/// // Labels: each entry has its own owners. A selector is owned as a whole.
+/// assert_eq!(MapSpec::new(Scalar::String).relationship, Relationship::Separable);
+/// assert_eq!(MapSpec::new(Scalar::String).atomic().relationship, Relationship::Atomic);
+/// ```
 #[derive(Clone, Debug)]
 pub struct MapSpec {
     /// Declared fields, in any order.
@@ -102,6 +150,13 @@ pub struct MapSpec {
 }
 
 /// Description of a declared field.
+///
+/// ```
+/// use holdfast_merge::{FieldSpec, Scalar};
+///
+/// let protocol = FieldSpec::new("protocol", Scalar::String).with_default("TCP");
+/// assert_eq!(protocol.default, Some("TCP".into()));
+/// ```
 #[derive(Clone, Debug)]
 pub struct FieldSpec {
     /// Name of the field.

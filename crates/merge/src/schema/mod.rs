@@ -14,6 +14,16 @@ use holdfast_value::{Names, SmolStr, Value};
 pub use builder::{FieldSpec, ListSpec, MapSpec, Reference, SchemaBuilder, SchemaError, Target, TypeSpec};
 
 /// Set of types that refer to one another.
+///
+/// ```
+/// use holdfast_merge::{DEDUCED, SchemaBuilder};
+///
+/// let mut builder = SchemaBuilder::new();
+/// builder.define_deduced();
+/// let schema = builder.build();
+/// assert!(schema.named(DEDUCED).is_some());
+/// assert!(schema.named("Deployment").is_none());
+/// ```
 #[derive(Debug)]
 pub struct Schema {
     types: Vec<Type>,
@@ -21,6 +31,16 @@ pub struct Schema {
 }
 
 /// Type of a schema, by index. It is valid only with the schema that returned it.
+///
+/// ```
+/// use holdfast_merge::{MapSpec, Scalar, SchemaBuilder, TypeRef};
+///
+/// let mut builder = SchemaBuilder::new();
+/// builder.define("Labels", MapSpec::new(Scalar::String));
+/// let schema = builder.build();
+/// let labels: TypeRef = schema.named("Labels").unwrap();
+/// assert_eq!(schema.named("Labels"), Some(labels));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TypeRef(u32);
 
@@ -37,6 +57,22 @@ pub struct Type {
 }
 
 /// Values that a scalar may have. Null is allowed everywhere.
+///
+/// ```
+/// use std::sync::Arc;
+/// use holdfast_merge::{Duplicates, FieldSpec, MapSpec, Scalar, SchemaBuilder, Typed};
+/// use holdfast_value::{Limits, json};
+///
+/// let replicas = FieldSpec::new("replicas", Scalar::Numeric);
+/// let schema = Arc::new(SchemaBuilder::new().define("Scale", MapSpec::from_fields([replicas])).build());
+/// let scale = schema.named("Scale").unwrap();
+/// let is_valid = |text: &str| {
+///     let value = json::parse(text.as_bytes(), &Limits::REQUEST).unwrap();
+///     Typed::new(value, schema.clone(), scale, Duplicates::Rejected).is_ok()
+/// };
+/// assert!(is_valid(r#"{"replicas":1}"#) && is_valid(r#"{"replicas":null}"#));
+/// assert!(!is_valid(r#"{"replicas":"1"}"#));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scalar {
     /// Integers and floats.
@@ -52,6 +88,13 @@ pub enum Scalar {
 }
 
 /// Ownership of a map or list: as a whole or item by item.
+///
+/// ```
+/// use holdfast_merge::{ListSpec, Relationship, Scalar};
+///
+/// let finalizers = ListSpec::set(Scalar::String);
+/// assert_eq!(finalizers.relationship, Relationship::Associative);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relationship {
     /// The map or list is owned and replaced as a whole.

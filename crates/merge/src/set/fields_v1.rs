@@ -16,6 +16,13 @@ use crate::scan::{MAX_DEPTH, ScanError, Scanner};
 use crate::{PathElement, PathElementError};
 
 /// Error of a text or tree that is not a field set.
+///
+/// ```
+/// use holdfast_merge::{FieldsError, Set};
+///
+/// assert!(matches!(Set::from_fields_v1(b"["), Err(FieldsError::Json(_))));
+/// assert!(matches!(Set::from_fields_v1(br#"{"spec":{}}"#), Err(FieldsError::Element(_))));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldsError {
     /// The text is not JSON of the right shape.

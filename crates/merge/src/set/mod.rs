@@ -32,6 +32,18 @@ use crate::{Path, PathElement};
 /// Set of paths. A clone shares it.
 ///
 /// Collect many paths at once rather than [`Set::insert`] them one by one: an insertion copies the set.
+///
+/// ```
+/// use holdfast_merge::{Path, Set};
+///
+/// let alice = Set::from_fields_v1(br#"{"f:a":{},"f:b":{}}"#)?;
+/// let bob = Set::from_fields_v1(br#"{"f:b":{},"f:c":{}}"#)?;
+/// assert_eq!(alice.union(&bob).size(), 3);
+/// assert_eq!(alice.intersection(&bob).to_string(), ".b");
+/// assert_eq!(alice.difference(&bob).to_string(), ".a");
+/// assert!(alice.has(&Path::from_fields(["b"])));
+/// # Ok::<(), holdfast_merge::FieldsError>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct Set(Option<Contents>);
 
@@ -210,6 +222,15 @@ impl fmt::Debug for Set {
 }
 
 /// Iterator over the paths of a set, from [`Set::paths`].
+///
+/// ```
+/// use holdfast_merge::Set;
+///
+/// let set = Set::from_fields_v1(br#"{"f:spec":{"f:image":{},"f:replicas":{}}}"#)?;
+/// let paths: Vec<_> = set.paths().map(|path| path.to_string()).collect();
+/// assert_eq!(paths, [".spec.image", ".spec.replicas"]);
+/// # Ok::<(), holdfast_merge::FieldsError>(())
+/// ```
 pub struct Paths<'a> {
     levels: Vec<Listing<'a>>,
     path: Path,

@@ -4,6 +4,15 @@ use super::{Level, Nodes, Set};
 use crate::PathElement;
 
 /// Filter of a set.
+///
+/// ```
+/// use holdfast_merge::{Filter, Matcher, PathElement, Set};
+///
+/// let status = Matcher::path(&[PathElement::field("status")]);
+/// let all = Set::from_fields_v1(br#"{"f:spec":{"f:a":{}},"f:status":{"f:b":{}}}"#)?;
+/// assert_eq!(Filter::include([status]).apply(&all).to_fields_v1(), r#"{"f:status":{"f:b":{}}}"#);
+/// # Ok::<(), holdfast_merge::FieldsError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub enum Filter {
     /// Keeps everything except the paths of this set and their descendants.
@@ -14,6 +23,21 @@ pub enum Filter {
 
 /// Pattern of sets. At each level the first member pattern that matches an element decides what to keep of it;
 /// wildcards are tried first, then the others in the order of their elements.
+///
+/// ```
+/// use holdfast_merge::{Filter, Matcher, MemberMatcher, PathElement, Set};
+///
+/// // The field `image` of every item of `containers`.
+/// let image = Matcher::members([MemberMatcher {
+///     element: None,
+///     below: Matcher::path(&[PathElement::field("image")]),
+/// }]);
+/// let containers = MemberMatcher { element: Some(PathElement::field("containers")), below: image };
+/// let all = Set::from_fields_v1(br#"{"f:containers":{"i:0":{"f:image":{},"f:name":{}}}}"#)?;
+/// let kept = Filter::include([Matcher::members([containers])]).apply(&all);
+/// assert_eq!(kept.to_string(), ".containers[0].image");
+/// # Ok::<(), holdfast_merge::FieldsError>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Matcher {
     everything: bool,
@@ -21,6 +45,13 @@ pub struct Matcher {
 }
 
 /// Pattern of one element, with the pattern of its descendants.
+///
+/// ```
+/// use holdfast_merge::{Matcher, MemberMatcher};
+///
+/// let any = MemberMatcher { element: None, below: Matcher::everything() };
+/// assert!(any.element.is_none());
+/// ```
 #[derive(Clone, Debug)]
 pub struct MemberMatcher {
     /// Element to match; `None` matches any.

@@ -14,6 +14,18 @@ use crate::set::SetBuilder;
 use crate::{Filter, PathElement, Set};
 
 /// Differences between two values of one type.
+///
+/// ```
+/// use holdfast_merge::{Set, Typed};
+/// use holdfast_value::{Limits, json};
+///
+/// let typed = |text: &str| Typed::deduced(json::parse(text.as_bytes(), &Limits::REQUEST).unwrap());
+/// let comparison = typed(r#"{"spec":1,"status":1}"#).compare(&typed(r#"{"spec":1,"status":2}"#))?;
+/// assert!(!comparison.is_same());
+/// let status = Set::from_fields_v1(br#"{"f:status":{}}"#)?;
+/// assert!(comparison.exclude_fields(&status).is_same());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
     /// Paths that only the second value has: leaves, and every container, item and entry that was added as a whole.

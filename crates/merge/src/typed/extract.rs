@@ -9,6 +9,28 @@ use crate::set::Level;
 use crate::{PathElement, Set};
 
 /// Treatment of the key fields of list items during extraction.
+///
+/// ```
+/// use std::sync::Arc;
+/// use holdfast_merge::{FieldSpec, KeyFields, ListSpec, MapSpec, Reference, Scalar, SchemaBuilder, Set, Typed};
+/// use holdfast_value::{Limits, json};
+///
+/// let mut builder = SchemaBuilder::new();
+/// let fields = ["name", "image"].map(|name| FieldSpec::new(name, Scalar::String));
+/// builder.define("Container", MapSpec::from_fields(fields));
+/// builder.define("Pod", MapSpec::from_fields([FieldSpec::new("containers", ListSpec::keyed(Reference::named("Container"), ["name"]))]));
+/// let schema = Arc::new(builder.build());
+/// let pod = schema.named("Pod").unwrap();
+/// let value = json::parse(br#"{"containers":[{"name":"web","image":"nginx"}]}"#, &Limits::REQUEST)?;
+/// let typed = Typed::trusted(value, schema, pod);
+///
+/// let image = Set::from_fields_v1(br#"{"f:containers":{"k:{\"name\":\"web\"}":{"f:image":{}}}}"#)?;
+/// let named = typed.extract_items(&image, KeyFields::AsNamed);
+/// assert_eq!(named.value().to_string(), r#"{"containers":[{"image":"nginx"}]}"#);
+/// let appended = typed.extract_items(&image, KeyFields::Appended);
+/// assert_eq!(appended.value().to_string(), r#"{"containers":[{"image":"nginx","name":"web"}]}"#);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyFields {
     /// Keeps them only if the set contains them.

@@ -29,6 +29,16 @@ use crate::schema::{DEDUCED, Schema, SchemaBuilder, Type, TypeRef};
 ///
 /// A validated value is merged and compared faster, because fewer parts must be checked again. Other values may have
 /// any content: operations on them return errors if the type does not fit, or omit parts, but never panic.
+///
+/// ```
+/// use holdfast_merge::Typed;
+/// use holdfast_value::{Limits, json};
+///
+/// let existing = Typed::deduced(json::parse(br#"{"a":1,"b":[1,2]}"#, &Limits::REQUEST)?);
+/// assert_eq!(existing.to_field_set()?.to_fields_v1(), r#"{"f:a":{},"f:b":{}}"#);
+/// assert!(!existing.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Typed {
     value: Value,
@@ -49,10 +59,31 @@ enum Checked {
 }
 
 /// Validation errors of a value, with their paths. Never empty.
+///
+/// ```
+/// use std::sync::Arc;
+/// use holdfast_merge::{Duplicates, FieldSpec, MapSpec, Scalar, SchemaBuilder, Typed};
+/// use holdfast_value::{Limits, json};
+///
+/// let fields = ["replicas", "observed"].map(|name| FieldSpec::new(name, Scalar::Numeric));
+/// let schema = Arc::new(SchemaBuilder::new().define("Scale", MapSpec::from_fields(fields)).build());
+/// let scale = schema.named("Scale").unwrap();
+/// let value = json::parse(br#"{"replicas":"three","observed":"two"}"#, &Limits::REQUEST)?;
+/// let errors = Typed::new(value, schema, scale, Duplicates::Rejected).unwrap_err();
+/// assert_eq!(errors.errors().len(), 2);
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidationErrors(pub(crate) Vec<ValidationError>);
 
 /// Validation error at one path of a value.
+///
+/// ```
+/// use holdfast_merge::ValidationError;
+///
+/// let error = ValidationError { path: ".replicas".into(), message: "expected numeric (int or float), got string".into() };
+/// assert_eq!(error.to_string(), ".replicas: expected numeric (int or float), got string");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidationError {
     /// Path in the form of messages, empty for the root.

@@ -12,6 +12,21 @@ use crate::{Path, PathElement};
 const MAX_KEYS: usize = 100;
 
 /// Items of a list with the same key.
+///
+/// ```
+/// use std::sync::Arc;
+/// use holdfast_merge::{FieldSpec, ListSpec, MapSpec, Scalar, SchemaBuilder, Typed};
+/// use holdfast_value::{Limits, json};
+///
+/// let ports = FieldSpec::new("ports", ListSpec::set(Scalar::Numeric));
+/// let schema = Arc::new(SchemaBuilder::new().define("Thing", MapSpec::from_fields([ports])).build());
+/// let thing = schema.named("Thing").unwrap();
+/// let value = json::parse(br#"{"ports":[80,80]}"#, &Limits::REQUEST)?;
+/// let (_, repeated) = Typed::unchecked(value, schema, thing).unique_items().unwrap();
+/// assert_eq!(repeated[0].key.to_string(), "[=80]");
+/// assert_eq!(repeated[0].items.len(), 2);
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct RepeatedItems {
     /// Path of the list.

@@ -10,6 +10,20 @@ use crate::scan::MAX_DEPTH;
 use crate::schema::{ListType, MapType, Relationship, Scalar, Schema, TypeRef};
 
 /// Treatment of items with the same key in an associative list.
+///
+/// ```
+/// use std::sync::Arc;
+/// use holdfast_merge::{Duplicates, FieldSpec, ListSpec, MapSpec, Scalar, SchemaBuilder, Typed};
+/// use holdfast_value::{Limits, json};
+///
+/// let tags = FieldSpec::new("tags", ListSpec::set(Scalar::String));
+/// let schema = Arc::new(SchemaBuilder::new().define("Thing", MapSpec::from_fields([tags])).build());
+/// let thing = schema.named("Thing").unwrap();
+/// let typed = Typed::unchecked(json::parse(br#"{"tags":["a","a"]}"#, &Limits::REQUEST)?, schema, thing);
+/// assert!(typed.validate(Duplicates::Allowed).is_ok());
+/// assert!(typed.validate(Duplicates::Rejected).is_err());
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
     /// They make the value invalid: applied or created objects must not have them.

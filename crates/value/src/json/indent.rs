@@ -4,6 +4,16 @@
 /// lists are unchanged, like in Go's `json.Indent`.
 ///
 /// The text must be JSON without blanks between its tokens; for other input the output is meaningless.
+///
+/// ```
+/// use holdfast_value::json::Indenter;
+///
+/// let (mut indenter, mut out) = (Indenter::default(), Vec::new());
+/// // A piece may end anywhere.
+/// indenter.write(br#"{"a":[1"#, &mut out);
+/// indenter.write(br#"]}"#, &mut out);
+/// assert_eq!(out, b"{\n  \"a\": [\n    1\n  ]\n}");
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Indenter {
     depth: usize,

@@ -32,6 +32,16 @@ enum Change {
 const BLANKS: [u8; 4] = [b' ', b'\t', b'\n', b'\r'];
 
 /// Layout of one JSON text.
+///
+/// ```
+/// use holdfast_value::json::Layout;
+///
+/// let (_, layout) = Layout::split(br#"{ "a": 1 }"#);
+/// let blanks = Layout::write_all(&[layout]);
+/// assert!(blanks.iter().all(u8::is_ascii_whitespace));
+/// let layouts = Layout::read_all(&blanks, 1).unwrap();
+/// assert_eq!(layouts[0].join(br#"{"a":1}"#), br#"{ "a": 1 }"#);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     edits: Vec<Edit>,

@@ -53,6 +53,17 @@ pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {
 }
 
 /// Maps at one path of a value that are represented by their text instead of being read.
+///
+/// ```
+/// use holdfast_value::json::{Deferred, parse_deferring};
+/// use holdfast_value::{Limits, Value};
+///
+/// // `make` decides for each map at the path if it stays as text. Here it never does.
+/// let deferred = Deferred { path: &["metadata", "managedFields", "fieldsV1"], make: |_| None };
+/// let text = br#"{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{}}}]}}"#;
+/// assert_eq!(parse_deferring(text, &Limits::TRUSTED, deferred)?.to_string().as_bytes(), text);
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Deferred<'d> {
     /// Names of the members on the path; items of lists between them have no name.

@@ -31,6 +31,16 @@ pub struct PathSet {
 }
 
 /// Value that was found at a path.
+///
+/// ```
+/// use holdfast_value::json::{PathSet, read_paths};
+///
+/// let mut paths = PathSet::default();
+/// paths.add_in_items(["spec", "ports"].into_iter(), "port").unwrap();
+/// let mut values = Vec::new();
+/// read_paths(br#"{"spec":{"ports":[{"port":80},{"port":443}]}}"#, &paths, "", &mut values).unwrap();
+/// assert_eq!(values.iter().map(|found| found.value.to_string()).collect::<Vec<_>>(), ["80", "443"]);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathValue {
     /// Number of the path.

@@ -9,6 +9,15 @@ use crate::tree::{Entry, List, Map, Value};
 use smol_str::SmolStr;
 
 /// Selection of the parts of a value to read.
+///
+/// ```
+/// use holdfast_value::json::{Selected, parse_selected};
+///
+/// let mut selected = Selected::nothing();
+/// selected.add(["metadata", "name"].into_iter());
+/// let read = parse_selected(br#"{"metadata":{"name":"a","uid":"b"},"spec":{}}"#, &selected).unwrap();
+/// assert_eq!(read.to_string(), r#"{"metadata":{"name":"a"}}"#);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selected {
     /// The whole value.
@@ -78,6 +87,13 @@ fn read(reader: &mut Reader<'_>, selected: &Selected) -> Option<Value> {
 
 /// Texts of the values at `path` (member names from the root) of a JSON text that is known to be valid, without the blanks
 /// around them. Lists on the way are followed into each of their items.
+///
+/// ```
+/// use holdfast_value::json::texts_at;
+///
+/// let pod = br#"{"containers":[{"image":"a"},{"image":"b"}]}"#;
+/// assert_eq!(texts_at(pod, &["containers", "image"]), [br#""a""#, br#""b""#]);
+/// ```
 pub fn texts_at<'t>(bytes: &'t [u8], path: &[&str]) -> Vec<&'t [u8]> {
     let mut found = Vec::new();
     if let Ok(text) = std::str::from_utf8(bytes) {

@@ -6,6 +6,16 @@ use crate::tree::Value;
 
 /// List of values. A clone shares the items; the first change of a shared list copies the items (their subtrees stay
 /// shared).
+///
+/// ```
+/// use holdfast_value::{List, Value};
+///
+/// let mut ports: List = [Value::from(80)].into_iter().collect();
+/// let shared = ports.clone();
+/// assert!(shared.same(&ports));
+/// ports.make_mut().push(Value::from(443));
+/// assert_eq!((ports.len(), shared.len()), (2, 1));
+/// ```
 #[derive(Clone, Default)]
 pub struct List(Option<Arc<Vec<Value>>>);
 

@@ -9,12 +9,30 @@ use crate::tree::{Source, Value};
 use smol_str::SmolStr;
 
 /// A key and its value.
+///
+/// ```
+/// use holdfast_value::{Entry, Map, Value};
+///
+/// let entry: Entry = ("a".into(), Value::Int(1));
+/// assert_eq!(Map::from_sorted(vec![entry]).get("a"), Some(&Value::Int(1)));
+/// ```
 pub type Entry = (SmolStr, Value);
 
 /// Map with text keys, sorted by the keys' UTF-8 bytes. A clone shares the entries; the first change of a shared map
 /// copies them (their subtrees stay shared).
 ///
 /// It dereferences to a slice of entries, so that two maps can be walked in parallel.
+///
+/// ```
+/// use holdfast_value::{Map, Value};
+///
+/// let mut labels = Map::new();
+/// labels.insert("tier", "web");
+/// labels.insert("app", "shop");
+/// let keys: Vec<_> = labels.iter().map(|(key, _)| key.as_str()).collect();
+/// assert_eq!(keys, ["app", "tier"]);
+/// assert_eq!(labels.remove("app"), Some(Value::from("shop")));
+/// ```
 #[derive(Clone, Default)]
 // Empty maps are frequent (each leaf of a field set is one), so `None` represents them without an allocation.
 pub struct Map(Option<Arc<Contents>>);

@@ -7,6 +7,33 @@ use crate::tree::Entry;
 
 /// Source of a map: another form of the same content that is smaller, or cheaper to read and to write. It is never
 /// empty.
+///
+/// ```
+/// use std::sync::Arc;
+/// use holdfast_value::{Entry, Map, Source, Value};
+///
+/// /// A map with one entry, which is created when somebody reads it.
+/// struct One;
+///
+/// impl Source for One {
+///     fn entries(&self) -> Vec<Entry> {
+///         vec![("a".into(), Value::Int(1))]
+///     }
+///     fn length(&self) -> usize {
+///         r#"{"a":1}"#.len()
+///     }
+///     fn json(&self) -> Option<&[u8]> {
+///         Some(br#"{"a":1}"#)
+///     }
+///     fn same(&self, _other: &dyn Source) -> Option<bool> {
+///         None
+///     }
+/// }
+///
+/// let map = Map::made_of(Arc::new(One));
+/// assert!(map.source().is_some());
+/// assert_eq!(map.get("a"), Some(&Value::Int(1)));
+/// ```
 pub trait Source: Any + Send + Sync {
     /// Computes the entries, sorted by key, each key once.
     fn entries(&self) -> Vec<Entry>;

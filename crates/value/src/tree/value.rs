@@ -5,6 +5,17 @@ use smol_str::SmolStr;
 ///
 /// Equality is that of the structured-merge reference: numbers are compared by value across [`Value::Int`],
 /// [`Value::UInt`] and [`Value::Float`], and `null`, `{}` and `[]` are three different values.
+///
+/// ```
+/// use holdfast_value::Value;
+///
+/// let mut deployment = Value::empty_map();
+/// deployment.set_at(&["spec", "replicas"], Value::Int(3));
+/// assert_eq!(deployment.at(&["spec", "replicas"]).and_then(Value::as_i64), Some(3));
+/// assert_eq!(deployment.to_string(), r#"{"spec":{"replicas":3}}"#);
+/// assert_eq!(Value::Int(1), Value::Float(1.0));
+/// assert_ne!(Value::Null, Value::empty_map());
+/// ```
 #[derive(Clone, Debug, Default)]
 pub enum Value {
     /// `null`.

@@ -19,6 +19,15 @@ use crate::tree::Value;
 pub use write::{to_string, write};
 
 /// Treatment of documents after the first.
+///
+/// ```
+/// use holdfast_value::{Limits, yaml, yaml::Documents};
+///
+/// let text = b"a: 1\n---\nb: 2\n";
+/// assert_eq!(yaml::parse_with(text, &Limits::REQUEST, Documents::First)?.value.to_string(), r#"{"a":1}"#);
+/// assert!(yaml::parse_with(text, &Limits::REQUEST, Documents::Single).is_err());
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Documents {
     /// They are ignored without being parsed, as an API server does.
