@@ -146,7 +146,11 @@ mod tests {
         let (a, b) = (("a", "01", "{'f:x': {}}"), ("b", "01", "{'f:x': {}, 'f:y': {}}"));
         assert_eq!(writers(&[a, ("b", "01", "{'f:y': {}}")], &[path("x")]), "a", "b lost x");
         assert_eq!(writers(&[a, b, ("c", "02", "{'f:z': {}}")], &[path("z")]), "c");
-        assert_eq!(writers(&[a, ("b", "02", "{'f:y': {}}")], &[path("x")]), "b", "b gave x up");
+        assert_eq!(
+            writers(&[a, ("b", "02", "{'f:y': {}}")], &[path("x")]),
+            "b",
+            "b gave x up"
+        );
         assert_eq!(writers(&[a, b], &[path("y")]), "b");
         assert_eq!(writers(&[a, b], &[path("unowned")]), "");
         assert_eq!(writers(&[a, b], &[]), "");
@@ -154,7 +158,11 @@ mod tests {
 
     #[test]
     fn unreadable_entries_are_an_error() {
-        let object = yaml::parse(b"{metadata: {managedFields: [{operation: Nonsense}]}}", &Limits::default()).unwrap();
+        let object = yaml::parse(
+            b"{metadata: {managedFields: [{operation: Nonsense}]}}",
+            &Limits::default(),
+        )
+        .unwrap();
         assert!(FieldOwners::decode(&object).is_err());
     }
 }

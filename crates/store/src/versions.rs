@@ -260,7 +260,10 @@ mod tests {
     fn version_is_found_among_events_of_its_revision() {
         let mut world = World::new(Duration::MAX);
         world.change(|draft, at| {
-            for (position, key) in ["/registry/pods/a/a", KEY, "/registry/pods/a/c"].into_iter().enumerate() {
+            for (position, key) in ["/registry/pods/a/a", KEY, "/registry/pods/a/c"]
+                .into_iter()
+                .enumerate()
+            {
                 let position = u16::try_from(position).unwrap();
                 draft.put(key.into(), (&Value::plain("x")).into(), At { position, ..at }, None);
             }

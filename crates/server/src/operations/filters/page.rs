@@ -41,9 +41,10 @@ mod tests {
             (Some(files), "GET", "/api", StatusCode::IM_A_TEAPOT),
             (None, "GET", "/ui/", StatusCode::IM_A_TEAPOT),
         ] {
-            let handler = Reply::UNREACHABLE
-                .behind(WithPage { files })
-                .behind(WithRequestInfo { cbor: false });
+            let handler = Reply::UNREACHABLE.behind(WithPage { files }).behind(WithRequestInfo {
+                cbor: false,
+                own_apis: true,
+            });
             let answer = handler.handle(&mut exchange(method, path)).await;
             assert_eq!(answer.status(), status, "{method} {path}");
         }
