@@ -32,6 +32,7 @@ mod external_signer;
 mod files;
 mod forks_and_timeline;
 mod gates;
+mod history;
 mod kubelets;
 mod migration;
 mod nodes;
