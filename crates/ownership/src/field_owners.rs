@@ -54,7 +54,7 @@ impl FieldOwners {
 
     /// Returns the managers that made this version from `before` by a change of the fields `changed`: those that have
     /// become owners of fields or whose entry has another time, otherwise those that own all changed fields. An update
-    /// that changes only values leaves the entries as they are.
+    /// that changes only values leaves the entries as they are, and times have whole seconds.
     pub fn writers_since(&self, before: &Self, changed: &[Path]) -> Vec<&Owner> {
         let has_written = |owned: &&OwnedFields| {
             let known = before.0.iter().find(|known| known.owner.is_same(&owned.owner));
@@ -66,8 +66,18 @@ impl FieldOwners {
         if !written.is_empty() || changed.is_empty() {
             return written;
         }
-        let owns_all = |owned: &&OwnedFields| changed.iter().all(|path| owns(&owned.fields, path));
-        self.0.iter().filter(owns_all).map(|owned| &owned.owner).collect()
+        // A removed field belongs to nobody. It says who wrote only together with a field that is still there.
+        let has_changed_all = |owned: &&OwnedFields| {
+            let known = before.0.iter().find(|known| known.owner.is_same(&owned.owner));
+            let had = |path: &Path| known.is_some_and(|known| owns(&known.fields, path));
+            changed.iter().any(|path| owns(&owned.fields, path))
+                && changed.iter().all(|path| owns(&owned.fields, path) || had(path))
+        };
+        self.0
+            .iter()
+            .filter(has_changed_all)
+            .map(|owned| &owned.owner)
+            .collect()
     }
 }
 
@@ -152,6 +162,13 @@ mod tests {
             "b gave x up"
         );
         assert_eq!(writers(&[a, b], &[path("y")]), "b");
+        let smaller = ("b", "01", "{'f:y': {}}");
+        assert_eq!(
+            writers(&[smaller], &[path("x"), path("y")]),
+            "b",
+            "b removed x and changed y"
+        );
+        assert_eq!(writers(&[smaller], &[path("x")]), "", "anybody may have removed x");
         assert_eq!(writers(&[a, b], &[path("unowned")]), "");
         assert_eq!(writers(&[a, b], &[]), "");
     }

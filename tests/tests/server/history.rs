@@ -48,7 +48,10 @@ async fn history(client: &mut Client, path: &str) -> Value {
 fn lines(history: &Value) -> Vec<String> {
     let texts = |value: &Value, name: &str| {
         let items = value.as_array().cloned().unwrap_or_default();
-        let texts: Vec<String> = items.iter().map(|item| item[name].as_str().unwrap().to_owned()).collect();
+        let texts: Vec<String> = items
+            .iter()
+            .map(|item| item[name].as_str().unwrap().to_owned())
+            .collect();
         texts.join(",")
     };
     let line = |item: &Value| {
@@ -87,7 +90,10 @@ async fn history_has_each_version_with_managers_and_fields() {
     assert_eq!(lines(&all)[1..], expected);
     assert_eq!(lines(&all)[0], format!("{again} Create new .data.a"));
     let changed = &all["items"][2]["fields"][0];
-    assert_eq!((&changed["before"], &changed["after"]), (&json!("red"), &json!("green")));
+    assert_eq!(
+        (&changed["before"], &changed["after"]),
+        (&json!("red"), &json!("green"))
+    );
     assert_eq!(changed["managers"][0]["manager"], "hand");
     assert!(all["items"][0]["time"].as_str().unwrap().ends_with('Z'));
 
@@ -104,11 +110,18 @@ async fn history_has_each_version_with_managers_and_fields() {
         }
     }
     assert_eq!(chunks, lines(&all));
-    for (query, code) in [("limit=x", 400), ("continue=x", 400), ("to=5", 400), ("continue=1", 410)] {
+    for (query, code) in [
+        ("limit=x", 400),
+        ("continue=x", 400),
+        ("to=5", 400),
+        ("continue=1", 410),
+    ] {
         let (status, _) = client.get(&format!("{MAP}/history?{query}")).await;
         assert_eq!(status.as_u16(), code, "{query}");
     }
-    let (status, _) = client.ask(Method::POST, &format!("{MAP}/history"), JSON, json!({})).await;
+    let (status, _) = client
+        .ask(Method::POST, &format!("{MAP}/history"), JSON, json!({}))
+        .await;
     assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED);
 }
 
@@ -154,7 +167,10 @@ async fn discovery_names_history_only_on_request() {
     assert!(!other.to_string().contains("history"));
     let (_, asked) = client.get("/apis/apps/v1?subresources=history").await;
     let resources = asked["resources"].as_array().unwrap();
-    let found = resources.iter().find(|one| one["name"] == "deployments/history").unwrap();
+    let found = resources
+        .iter()
+        .find(|one| one["name"] == "deployments/history")
+        .unwrap();
     assert_eq!(
         found,
         &json!({"name": "deployments/history", "singularName": "", "namespaced": true, "group": "holdfast.dev",
@@ -168,7 +184,10 @@ async fn discovery_names_history_only_on_request() {
     let (_server, mut plain) = start(&["--holdfast-apis=false"]).await;
     let (_, asked) = plain.get("/apis/apps/v1?subresources=history").await;
     assert!(!asked.to_string().contains("history"));
-    for path in ["/api/v1/namespaces/default/history", "/api/v1/namespaces/default/configmaps/kube-root-ca.crt/history"] {
+    for path in [
+        "/api/v1/namespaces/default/history",
+        "/api/v1/namespaces/default/configmaps/kube-root-ca.crt/history",
+    ] {
         assert_eq!(plain.get(path).await.0, StatusCode::NOT_FOUND, "{path}");
     }
 }
@@ -234,13 +253,24 @@ async fn commands_show_compare_and_restore_versions() {
         lines[0].starts_with(&second) && lines[0].ends_with("update by hand (Apply): .data.color"),
         "{shown}"
     );
-    assert!(lines[1].starts_with(&first) && lines[1].ends_with("create by ci (Apply)"), "{shown}");
+    assert!(
+        lines[1].starts_with(&first) && lines[1].ends_with("create by ci (Apply)"),
+        "{shown}"
+    );
 
     let compared = command(&server, &["diff", "cm/settings", "--from", &first, "--to", &second]);
     let expected = "configmap/settings in default: update\n  ~ .data.color: \"blue\" -> \"red\"\n";
-    assert_eq!((text(&compared.stdout).as_str(), compared.status.code()), (expected, Some(1)));
+    assert_eq!(
+        (text(&compared.stdout).as_str(), compared.status.code()),
+        (expected, Some(1))
+    );
     let same = command(&server, &["diff", "cm/settings", "--from", &second]);
-    assert_eq!((text(&same.stdout).as_str(), same.status.code()), ("", Some(0)), "{}", text(&same.stderr));
+    assert_eq!(
+        (text(&same.stdout).as_str(), same.status.code()),
+        ("", Some(0)),
+        "{}",
+        text(&same.stderr)
+    );
 
     let dry = command(&server, &["undo", "cm", "settings", "--to", &first, "--dry-run"]);
     let changed = "  ~ .data.color: \"red\" -> \"blue\"\n";
@@ -265,7 +295,10 @@ async fn commands_show_compare_and_restore_versions() {
     assert_eq!(client.get(MAP).await.1["data"]["color"], "red");
 
     let missing = command(&server, &["undo", "cm", "other", "--to", &first]);
-    assert!(text(&missing.stderr).contains("there was no other at resource version"), "{missing:?}");
+    assert!(
+        text(&missing.stderr).contains("there was no other at resource version"),
+        "{missing:?}"
+    );
 }
 
 #[tokio::test]
@@ -278,7 +311,11 @@ async fn undo_passes_validation_of_the_server() {
     assert_eq!(status, StatusCode::OK, "{answer}");
     let rejected = command(&server, &["undo", "cm", "settings", "--to", &first]);
     assert!(!rejected.status.success());
-    assert!(text(&rejected.stderr).contains("immutable"), "{}", text(&rejected.stderr));
+    assert!(
+        text(&rejected.stderr).contains("immutable"),
+        "{}",
+        text(&rejected.stderr)
+    );
 }
 
 #[tokio::test]
@@ -294,7 +331,11 @@ async fn retained_versions_survive_a_restart() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let after = history(&mut client, &format!("{MAP}/history")).await;
     assert_eq!(after["items"], before["items"]);
-    let exact = format!("{MAPS}?fieldSelector=metadata.name%3Dsettings&resourceVersion={first}&resourceVersionMatch=Exact");
+    let exact =
+        format!("{MAPS}?fieldSelector=metadata.name%3Dsettings&resourceVersion={first}&resourceVersionMatch=Exact");
     let (status, list) = client.get(&exact).await;
-    assert_eq!((status, &list["items"][0]["data"]["color"]), (StatusCode::OK, &json!("blue")));
+    assert_eq!(
+        (status, &list["items"][0]["data"]["color"]),
+        (StatusCode::OK, &json!("blue"))
+    );
 }

@@ -4,6 +4,7 @@
 //! client asks for it, and OpenAPI never does. A resource with a subresource of this name keeps its own.
 
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::{Registry, Served, Verb, convert};
@@ -299,7 +300,7 @@ impl HistoryReader<'_> {
         known: Option<ReadVersion>,
     ) -> (HistoryItem, usize, Option<ReadVersion>) {
         let entry = version.entry();
-        let time = version.event().map(|event| std::time::UNIX_EPOCH + event.time());
+        let time = version.event().map(|event| UNIX_EPOCH + whole_millis(event.time()));
         let is_first = entry.create_revision() == entry.mod_revision();
         let mut item = HistoryItem {
             resource_version: Some(entry.mod_revision().to_string()),
@@ -381,6 +382,11 @@ impl HistoryReader<'_> {
             .collect();
         Ok(diffs.length)
     }
+}
+
+/// Returns the time in the resolution of the embedded store, so that it is the same after a restart.
+fn whole_millis(time: Duration) -> Duration {
+    time.saturating_sub(Duration::from_nanos(u64::from(time.subsec_nanos() % 1_000_000)))
 }
 
 /// Answer to a request.
