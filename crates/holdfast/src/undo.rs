@@ -96,8 +96,8 @@ async fn version_at(object: &mut ServedObject, revision: u64) -> Result<Value> {
         encoded(&format!("metadata.name={}", object.name))
     );
     let list = object.client.get(&path, "application/json").await?;
-    let found = items(list.get("items")).next().cloned();
-    let mut found = found.with_context(|| format!("there was no {} at resource version {revision}", object.name))?;
+    let item = items(list.get("items")).next().cloned();
+    let mut found = item.with_context(|| format!("there was no {} at resource version {revision}", object.name))?;
     // Items of a list do not name their kind.
     let kind = list.str_at(&["kind"]).and_then(|kind| kind.strip_suffix("List"));
     for (field, value) in [("kind", kind), ("apiVersion", list.str_at(&["apiVersion"]))] {

@@ -66,7 +66,7 @@ impl FieldOwners {
         if !written.is_empty() || changed.is_empty() {
             return written;
         }
-        // A removed field belongs to nobody. It says who wrote only together with a field that is still there.
+        // A removed field belongs to nobody. It proves a writer only together with a field that is still there.
         let has_changed_all = |owned: &&OwnedFields| {
             let known = before.0.iter().find(|known| known.owner.is_same(&owned.owner));
             let had = |path: &Path| known.is_some_and(|known| owns(&known.fields, path));

@@ -162,8 +162,8 @@ impl HistoryOptions {
                 text.parse::<u64>().map(Some).map_err(invalid)
             }
         };
-        let limit = number("limit")?.filter(|limit| *limit > 0);
-        let limit = limit.map_or(DEFAULT_VERSIONS, |limit| usize::try_from(limit).unwrap_or(MAX_VERSIONS));
+        let requested = number("limit")?.filter(|limit| *limit > 0);
+        let limit = requested.map_or(DEFAULT_VERSIONS, |limit| usize::try_from(limit).unwrap_or(MAX_VERSIONS));
         let range = match (number("from")?, number("to")?) {
             (Some(from), to) => Some(RevisionRange { from, to }),
             (None, None) => None,
@@ -230,11 +230,11 @@ impl HistoryReader<'_> {
     async fn difference(&self, key: &str, range: RevisionRange) -> Result<HistoryDocument, ApiError> {
         let snapshot = |revision| self.store.snapshot_at(revision).map_err(unreadable);
         let from = snapshot(range.from)?.get(key.as_bytes()).cloned();
-        let to = match range.to {
+        let newer = match range.to {
             Some(revision) => snapshot(revision)?,
             None => self.store.snapshot(),
         };
-        let to = to.get(key.as_bytes()).cloned();
+        let to = newer.get(key.as_bytes()).cloned();
         let revision = |entry: &Arc<Entry>| entry.mod_revision().to_string();
         let mut item = HistoryItem {
             from_resource_version: from.as_ref().map(revision),
