@@ -135,6 +135,13 @@ async fn every_stored_kind_has_a_history() {
     let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let (status, answer) = client.ask(Method::POST, crds, JSON, crd).await;
     assert_eq!(status, StatusCode::CREATED, "{answer}");
+    let crd_path = format!("{crds}/toys.example.com");
+    let is_established = |condition: &Value| condition["type"] == "Established" && condition["status"] == "True";
+    let established = |_, crd: &Value| {
+        let conditions = crd["status"]["conditions"].as_array();
+        conditions.is_some_and(|conditions| conditions.iter().any(is_established))
+    };
+    client.until(&crd_path, established).await;
     let toy = json!({"apiVersion": "example.com/v1", "kind": "Toy", "metadata": {"name": "a"}, "size": 1});
     let toys = "/apis/example.com/v1/toys";
     let (status, answer) = client.ask(Method::POST, toys, JSON, toy).await;
