@@ -1,4 +1,5 @@
-//! `holdfast diff`: shows what an apply of manifests would change, by the diffs of a Holdfast server.
+//! `holdfast diff`: shows what an apply of manifests would change, by the diffs of a Holdfast server, or the difference
+//! between two versions of an object, by its history.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -12,7 +13,8 @@ use http::StatusCode;
 
 use crate::apply::{manifests, subject};
 use crate::program::report;
-use crate::remote::{Access, AccessFlags, Client};
+use crate::remote::{Access, AccessFlags, Client, ServedObject};
+use crate::terminal::printable_text;
 
 /// Path of the diffs.
 const PATH: &str = "/apis/holdfast.dev/v1/diffs";
@@ -26,8 +28,30 @@ const MAX_REQUEST_OBJECTS: usize = 1000;
 /// Manifests to compare, the server, and the form of the output.
 #[derive(Debug, Args)]
 pub(crate) struct DiffFlags {
+    /// Kind of an object whose versions to compare, or KIND/NAME
+    #[arg(value_name = "KIND", requires = "from")]
+    kind: Option<String>,
+
+    /// Name of the object
+    #[arg(value_name = "NAME", requires = "kind")]
+    name: Option<String>,
+
+    /// Resource version of the object before
+    #[arg(long, value_name = "RV", requires = "kind")]
+    from: Option<u64>,
+
+    /// Resource version of the object after. The default is the current one
+    #[arg(long, value_name = "RV", requires = "from")]
+    to: Option<u64>,
+
     /// File or directory of manifests (YAML or JSON; - for the standard input). May be repeated
-    #[arg(short, long, value_name = "PATH", required = true)]
+    #[arg(
+        short,
+        long,
+        value_name = "PATH",
+        required_unless_present = "kind",
+        conflicts_with = "kind"
+    )]
     filename: Vec<PathBuf>,
 
     /// Accepted for the form of kubectl; every diff is that of a Server-Side Apply
@@ -93,6 +117,10 @@ pub(crate) fn run(flags: &DiffFlags) -> ExitCode {
 }
 
 fn compare(flags: &DiffFlags) -> Result<Outcome> {
+    if let Some(from) = flags.from {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        return runtime.block_on(compare_versions(flags, from));
+    }
     let manifests = manifests::read(&flags.filename)?;
     let access = Access::from_flags(&flags.access)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -108,6 +136,58 @@ fn compare(flags: &DiffFlags) -> Result<Outcome> {
         outcome = outcome.max(runtime.block_on(compare_batch(flags, &access, &batch))?);
     }
     Ok(outcome)
+}
+
+/// Shows the difference between two versions of an object.
+async fn compare_versions(flags: &DiffFlags, from: u64) -> Result<Outcome> {
+    let access = Access::from_flags(&flags.access)?;
+    let (kind, name) = (flags.kind.as_deref().unwrap_or_default(), flags.name.as_deref());
+    let mut object = ServedObject::find(&access, kind, name, flags.namespace.as_deref()).await?;
+    let to = flags.to.map(|to| format!("&to={to}")).unwrap_or_default();
+    let history = object.history(&format!("values=true&from={from}{to}")).await?;
+    let Some(item) = items(history.get("items")).next() else {
+        bail!("the server answers without a difference");
+    };
+    let is_same = item.str_at(&["operation"]) == Some("Update") && item.get("fields").is_none();
+    let text = match flags.output {
+        DiffFormat::Json => json::to_string(item) + "\n",
+        DiffFormat::Text if is_same => String::new(),
+        DiffFormat::Text => {
+            let mut text = format!("{}: {}\n", history_subject(&history), operation(item));
+            write_fields(&mut text, item, is_secret(history.get("object")));
+            printable_text(&text)
+        }
+    };
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(match is_same {
+        true => Outcome::Same,
+        false => Outcome::Different,
+    })
+}
+
+/// Returns the object of a history in the form of kubectl, with its namespace.
+pub(crate) fn history_subject(history: &Value) -> String {
+    let text = |name: &str| history.str_at(&["object", name]).unwrap_or_default();
+    let kind = text("kind").to_lowercase();
+    let resource = match text("apiVersion").split_once('/') {
+        Some((group, _)) => format!("{kind}.{group}"),
+        None => kind,
+    };
+    match text("namespace") {
+        "" => format!("{resource}/{}", text("name")),
+        namespace => format!("{resource}/{} in {namespace}", text("name")),
+    }
+}
+
+/// Returns the operation of an item of a history, in lower case.
+pub(crate) fn operation(item: &Value) -> String {
+    item.str_at(&["operation"]).unwrap_or_default().to_lowercase()
+}
+
+/// Returns true if the values of the object are not shown.
+pub(crate) fn is_secret(object: Option<&Value>) -> bool {
+    let text = |name: &str| object.and_then(|object| object.str_at(&[name]));
+    text("kind") == Some("Secret") && text("apiVersion") == Some("v1")
 }
 
 /// Splits the manifests so that each part fits in a request.
@@ -195,7 +275,7 @@ fn objects(document: &Value) -> impl Iterator<Item = &Value> {
     items(document.at(&["status", "objects"]))
 }
 
-fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
+pub(crate) fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
     list.and_then(Value::as_list)
         .into_iter()
         .flat_map(|list: &List| list.iter())
@@ -244,7 +324,23 @@ fn text(diff: &Value, subject: &str) -> String {
         Some(message) => writeln!(out, "{subject}{namespace}: {message}"),
         None => writeln!(out, "{subject}{namespace}: {}", said("result").to_lowercase()),
     };
-    let is_secret = said("kind") == "Secret" && said("apiVersion") == "v1";
+    write_fields(&mut out, diff, is_secret(Some(diff)));
+    for conflict in items(diff.get("conflicts")) {
+        let text = |name: &str| conflict.str_at(&[name]).unwrap_or_default();
+        let (field, manager, operation) = (text("field"), text("manager"), text("operation"));
+        let _ = writeln!(out, "  ! {field}: conflict with \"{manager}\" ({operation})");
+    }
+    for path in items(diff.get("givenUp")) {
+        let _ = writeln!(out, "  < {}: stays, no longer owned", path.as_str().unwrap_or_default());
+    }
+    for warning in items(diff.get("warnings")) {
+        let _ = writeln!(out, "  warning: {}", warning.as_str().unwrap_or_default());
+    }
+    out
+}
+
+/// Writes a line for each changed field of a diff, or of an item of a history.
+pub(crate) fn write_fields(out: &mut String, diff: &Value, is_secret: bool) {
     for field in items(diff.get("fields")) {
         let path = field.str_at(&["field"]).unwrap_or_default();
         let is_hidden = is_secret && (path.starts_with(".data") || path.starts_with(".stringData"));
@@ -262,18 +358,6 @@ fn text(diff: &Value, subject: &str) -> String {
     if let Some(omitted) = diff.get("fieldsOmitted").and_then(Value::as_i64) {
         let _ = writeln!(out, "  … and {omitted} more fields");
     }
-    for conflict in items(diff.get("conflicts")) {
-        let text = |name: &str| conflict.str_at(&[name]).unwrap_or_default();
-        let (field, manager, operation) = (text("field"), text("manager"), text("operation"));
-        let _ = writeln!(out, "  ! {field}: conflict with \"{manager}\" ({operation})");
-    }
-    for path in items(diff.get("givenUp")) {
-        let _ = writeln!(out, "  < {}: stays, no longer owned", path.as_str().unwrap_or_default());
-    }
-    for warning in items(diff.get("warnings")) {
-        let _ = writeln!(out, "  warning: {}", warning.as_str().unwrap_or_default());
-    }
-    out
 }
 
 #[cfg(test)]

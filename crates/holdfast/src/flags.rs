@@ -25,6 +25,7 @@ use crate::election::ElectionFlags;
 use crate::endpoints::EndpointFlags;
 use crate::envtest::EnvtestFlags;
 use crate::fairness::FairnessFlags;
+use crate::history::HistoryFlags;
 use crate::kubelets::KubeletFlags;
 use crate::logging::Verbosity;
 use crate::page::PageFlags;
@@ -36,6 +37,7 @@ use crate::static_admission::StaticAdmissionFlags;
 use crate::storage::StorageFlags;
 use crate::testing::TestingFlags;
 use crate::transport::TransportFlags;
+use crate::undo::UndoFlags;
 use crate::validation;
 
 /// A Kubernetes-compatible API server in one binary.
@@ -83,8 +85,15 @@ pub(crate) enum Command {
     /// Serves the page on the loopback address until it is interrupted, and passes its requests on with the credentials of the
     /// kubeconfig. The server may be any Kubernetes server.
     Ui(Box<PageFlags>),
-    /// Show what an apply of manifests would change.
+    /// Show what an apply of manifests would change, or the difference between two versions of an object.
     Diff(Box<DiffFlags>),
+    /// Print the versions of an object with their field managers and changed fields, the newest first.
+    History(Box<HistoryFlags>),
+    /// Write an earlier version of an object again.
+    ///
+    /// An update replaces the object, or a create restores a deleted one, so that authorization, admission and validation apply.
+    /// The status is not restored.
+    Undo(Box<UndoFlags>),
     /// Check that a server is ready, and fail if it is not.
     Ready(Box<ReadyFlags>),
     /// Save, restore and verify snapshots of an embedded store.
@@ -424,8 +433,8 @@ pub(crate) struct Serve {
     #[arg(long, alias = "log-format", value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) logging_format: LogFormat,
 
-    /// Serve the API group holdfast.dev, which kube-apiserver does not have: diffs and transactions. Lists of API groups do
-    /// not name it
+    /// Serve the API group holdfast.dev, which kube-apiserver does not have: diffs and transactions, and the history of
+    /// objects. Lists of API groups do not name it
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) holdfast_apis: bool,

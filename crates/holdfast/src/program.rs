@@ -12,7 +12,9 @@ use crate::envtest::Role;
 use crate::flags::{Arguments, Command};
 use crate::remote::{ObjectFlags, ReadyFlags};
 use crate::terminal::printable_text;
-use crate::{apply, blame, check, copy, diff, doctor, documents, envtest, page, remote, run, serve, snapshot};
+use crate::{
+    apply, blame, check, copy, diff, doctor, documents, envtest, history, page, remote, run, serve, snapshot, undo,
+};
 
 /// Runs the binary: the server, or the command that its command line names.
 pub fn main() -> ExitCode {
@@ -55,6 +57,8 @@ fn run_command(mut arguments: Arguments) -> anyhow::Result<()> {
         Some(Command::Version) => version(),
         Some(Command::Blame(object)) => blame(&object),
         Some(Command::Apply(flags)) => apply::run(&flags),
+        Some(Command::History(flags)) => history::run(&flags),
+        Some(Command::Undo(flags)) => undo::run(&flags),
         Some(Command::Ui(flags)) => page::run(&flags),
         Some(Command::Ready(access)) => ready(&access),
         Some(Command::Check(flags)) => check::run(*flags.0),

@@ -197,7 +197,8 @@ impl Assembly<'_> {
                 .with_fairness(levels.clone())
                 .with_issuer(issuer)
                 .with_debugging(self.debugging())
-                .with_testing(self.testing.is_some()),
+                .with_testing(self.testing.is_some())
+                .with_history(self.flags.holdfast_apis),
             in_flight,
             fairness: levels,
             auditor,

@@ -15,7 +15,7 @@ use holdfast_kind_tables::apis::Apis;
 use holdfast_resource::{Encoding, Registry};
 use holdfast_schema::GroupResource;
 use holdfast_server::metrics::EtcdCalls;
-use holdfast_store::{Codec, Connection, EtcdConfig, Key};
+use holdfast_store::{Codec, Connection, EtcdConfig, HistoryLimits, Key};
 
 use crate::egress::{Egress, EtcdDialer};
 use crate::encryption::EncryptionFlags;
@@ -78,6 +78,15 @@ pub(crate) struct StorageFlags {
     /// Time to retain events
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse_from_zero)]
     pub(crate) event_ttl: Duration,
+
+    /// Time for which earlier versions of objects remain readable: by their resource version, by watches, and in the history
+    /// of an object. At least five minutes. The server keeps them in memory
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse_from_zero)]
+    pub(crate) history_retention: Duration,
+
+    /// Approximate size of the earlier versions in bytes, beyond which the oldest are dropped. At least 128 MiB
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    pub(crate) history_retention_bytes: usize,
 
     /// Time in seconds for which new events reuse an etcd lease
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
@@ -151,6 +160,15 @@ impl StorageFlags {
         Ok(())
     }
 
+    /// Returns the bounds of the history.
+    pub(crate) fn history_limits(&self) -> HistoryLimits {
+        let least = HistoryLimits::default();
+        HistoryLimits {
+            age: self.history_retention.max(least.age),
+            bytes: self.history_retention_bytes.max(least.bytes),
+        }
+    }
+
     /// Returns the names of the set flags that have no effect.
     pub(crate) fn unused(&self) -> Vec<&'static str> {
         let chosen = [
@@ -218,6 +236,7 @@ impl StorageFlags {
         let config = |connection, cluster| EtcdConfig {
             prefix: self.etcd_prefix.clone(),
             compaction_interval: self.etcd_compaction_interval,
+            history: self.history_limits(),
             life: self.event_ttl,
             lease_reuse: Duration::from_secs(self.lease_reuse_duration_seconds.into()),
             health_timeout: self.etcd_healthcheck_timeout,

@@ -10,9 +10,7 @@ use holdfast_kind_tables::apis::Apis;
 use holdfast_resource::Registry;
 use holdfast_server::metrics::EtcdCalls;
 use holdfast_server::objects::{Objects, Snapshot, Store};
-use holdfast_store::{
-    Clock, CodecError, ENCRYPTED_WITHOUT_PROVIDER, Etcd, EtcdConfig, HistoryLimits, OpenError, Transformer,
-};
+use holdfast_store::{Clock, CodecError, ENCRYPTED_WITHOUT_PROVIDER, Etcd, EtcdConfig, OpenError, Transformer};
 
 use crate::egress::Egress;
 use crate::encryption::{Decode, decode_stored};
@@ -80,7 +78,7 @@ pub(crate) async fn open(
         });
     }
     if flags.in_memory {
-        let (history, objects) = (HistoryLimits::default(), Objects::new(Arc::clone(registry)));
+        let (history, objects) = (flags.storage.history_limits(), Objects::new(Arc::clone(registry)));
         let store = match first {
             Some(snapshot) => Store::in_memory_from(snapshot, history, clock, objects),
             None => Store::in_memory(history, clock, objects),
@@ -95,6 +93,7 @@ pub(crate) async fn open(
     let config = holdfast_store::Config {
         accept_data_loss: flags.accept_data_loss,
         sync: !flags.unsafe_no_fsync,
+        history: flags.storage.history_limits(),
         clock,
         transformer: encryption.clone().map(|encryption| encryption as Arc<dyn Transformer>),
         ..holdfast_store::Config::new(&flags.data_dir)

@@ -12,6 +12,7 @@ use crate::key::{Key, Revision};
 use crate::restore::{RestoreError, Restored};
 use crate::state::{Snapshot, State, home_of};
 use crate::transaction::{Committed, Guard, Transaction};
+use crate::versions::KeyVersions;
 use crate::watch::{Scope, Watcher};
 
 /// The part of a transaction that one of several stores commits.
@@ -321,6 +322,14 @@ impl<X: Indexer> Store<X> {
     /// [`HistoryError::Compacted`] or [`HistoryError::Future`].
     pub fn snapshot_at(&self, revision: Revision) -> Result<Snapshot<X>, HistoryError> {
         self.state.snapshot_at(revision)
+    }
+
+    /// Returns the versions of `key` that the history holds before its version `before`, or all of them, the newest first.
+    ///
+    /// # Errors
+    /// [`HistoryError::Compacted`] if the history does not hold the version `before`.
+    pub fn versions(&self, key: impl Into<Key>, before: Option<Revision>) -> Result<KeyVersions<X>, HistoryError> {
+        KeyVersions::new(&self.state, key.into(), before)
     }
 
     /// Caches a snapshot that a client will request again by its revision, such as for the next page of a list. It is

@@ -57,8 +57,8 @@ pub use error::{Error, ErrorKind};
 pub use field_managers::FieldManagers;
 pub use holdfast_merge::PathText;
 pub use holdfast_ownership::{
-    ApplyOptions, Collision, Conflict, ConflictDetails, Conflicts, DuplicateItems, FieldChange, Operation,
-    given_up_fields,
+    ApplyOptions, Collision, Conflict, ConflictDetails, Conflicts, DuplicateItems, FieldChange, FieldOwners, Operation,
+    Owner, Path, PathElement, given_up_fields,
 };
 pub use identifiers::Identifiers;
 pub use options::{DeleteOptions, FieldValidation, PropagationPolicy, WriteOptions, dry_run, named};

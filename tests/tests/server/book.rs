@@ -383,6 +383,12 @@ fn diffs_are_as_the_page_describes() {
 
 #[needs(kubectl)]
 #[test]
+fn history_is_as_the_page_describes() {
+    Programs::new().run("how-to/history.md");
+}
+
+#[needs(kubectl)]
+#[test]
 fn transactions_work_as_the_page_describes() {
     Programs::new().run("how-to/transactions.md");
 }

@@ -33,6 +33,7 @@ mod external_signer;
 mod files;
 mod forks_and_timeline;
 mod gates;
+mod history;
 mod kubelets;
 mod migration;
 mod nodes;

@@ -229,7 +229,7 @@ fn query(flags: &ApplyFlags, forced: &Forced) -> String {
 }
 
 /// Returns the text with percent encoding.
-fn encoded(text: &str) -> String {
+pub(crate) fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {

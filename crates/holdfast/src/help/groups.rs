@@ -45,6 +45,8 @@ const GROUPS: [Group; 17] = [
             "encryption-provider-*",
             "etcd-*",
             "event-ttl",
+            "history-retention",
+            "history-retention-bytes",
             "lease-reuse-duration-seconds",
             "max-object-bytes",
             "storage-media-type",

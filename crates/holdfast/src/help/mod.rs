@@ -21,7 +21,7 @@ pub(crate) const SERVERS: [&str; 3] = ["check", "run", "serve"];
 
 /// Flags of a server that have no meaning for a copy between stores. `copy` accepts them, so that the flags of a server
 /// can be given unchanged.
-const NOT_OF_COPIES: [&str; 16] = [
+const NOT_OF_COPIES: [&str; 18] = [
     "default-watch-cache-size",
     "delete-collection-workers",
     "enable-garbage-collector",
@@ -34,6 +34,8 @@ const NOT_OF_COPIES: [&str; 16] = [
     "etcd-servers",
     "etcd-servers-overrides",
     "event-ttl",
+    "history-retention",
+    "history-retention-bytes",
     "lease-reuse-duration-seconds",
     "storage-backend",
     "watch-cache",

@@ -99,7 +99,7 @@ const SERVER: CommandPage = CommandPage {
 };
 
 /// All pages.
-const PAGES: [CommandPage; 18] = [
+const PAGES: [CommandPage; 20] = [
     CommandPage {
         command: "",
         environment: &[KUBECONFIG, LOG, ENVTEST_CONTROLLERS, ENVTEST_RECORD],
@@ -221,6 +221,10 @@ const PAGES: [CommandPage; 18] = [
                 "Show drift as it happens",
                 "holdfast diff --watch -f deploy/ --field-manager=ci",
             ),
+            (
+                "Show what has changed in an object since a resource version",
+                "holdfast diff deployment web --from=1204",
+            ),
         ],
         environment: &[KUBECONFIG],
         exit: &[
@@ -228,6 +232,33 @@ const PAGES: [CommandPage; 18] = [
             ("1", "Objects would change, or applies conflict"),
             ("2", "Applies would fail, or the server cannot be reached"),
         ],
+        ..EMPTY
+    },
+    CommandPage {
+        command: "history",
+        examples: &[
+            ("Print the versions of an object", "holdfast history deployment web"),
+            (
+                "Print the last three versions with the changed values",
+                "holdfast history deployment/web --limit=3 --values",
+            ),
+        ],
+        environment: &[KUBECONFIG],
+        ..EMPTY
+    },
+    CommandPage {
+        command: "undo",
+        examples: &[
+            (
+                "Show what would change, without a write",
+                "holdfast undo deployment web --to=1204 --dry-run",
+            ),
+            (
+                "Write an earlier version again",
+                "holdfast undo deployment web --to=1204",
+            ),
+        ],
+        environment: &[KUBECONFIG],
         ..EMPTY
     },
     CommandPage {

@@ -138,6 +138,16 @@ impl Client {
         Ok((status, parsed.unwrap_or_else(|_| Value::empty_map())))
     }
 
+    /// Replaces the object at `path`. Returns the status and the answer.
+    pub(crate) async fn put_document(&mut self, path: &str, body: Bytes) -> Result<(StatusCode, Value)> {
+        let request = Request::put(format!("{}{path}", self.root))
+            .header(header::ACCEPT, "application/json")
+            .header(header::CONTENT_TYPE, "application/json");
+        let Answer { status, body, .. } = self.ask(request, body, MAX_ANSWER).await?;
+        let parsed = json::parse(&body, &Limits::TRUSTED);
+        Ok((status, parsed.unwrap_or_else(|_| Value::empty_map())))
+    }
+
     /// Posts a JSON document to `path`. Returns the status and the lines of the answer.
     pub(crate) async fn post_stream(&mut self, path: &str, body: Bytes) -> Result<(StatusCode, Lines)> {
         let request = self.complete(self.document(path)).body(Full::new(body))?;

@@ -11,7 +11,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use holdfast_gotext::duration;
-use holdfast_value::{Limits, Value, yaml};
+use holdfast_value::{Limits, Value, json, yaml};
+use http::StatusCode;
 
 use crate::files;
 pub(crate) use access::{Access, AccessFlags};
@@ -56,6 +57,82 @@ pub(crate) fn object(flags: &ObjectFlags) -> Result<Value> {
         None => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(from_server(flags))
+        }
+    }
+}
+
+/// Selection of an object of a server.
+#[derive(Debug, Args)]
+pub(crate) struct ServedObjectFlags {
+    /// Kind of the object, such as deploy, Deployment or deployments.apps; or KIND/NAME
+    #[arg(value_name = "KIND")]
+    pub(crate) kind: String,
+
+    /// Name of the object
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// Namespace of the object
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) access: AccessFlags,
+}
+
+/// Connection to the server of an object, and the paths of the object.
+pub(crate) struct ServedObject {
+    pub(crate) client: Client,
+    /// Path of the object.
+    pub(crate) path: String,
+    /// Path of the collection in the object's namespace.
+    pub(crate) collection: String,
+    pub(crate) name: String,
+}
+
+impl ServedObject {
+    /// Finds the object of this kind and name. It need not exist.
+    pub(crate) async fn find(access: &Access, kind: &str, name: Option<&str>, namespace: Option<&str>) -> Result<Self> {
+        let (kind, name) = match (kind.split_once('/'), name) {
+            (None, Some(name)) => (kind, name),
+            (Some((kind, name)), None) => (kind, name),
+            _ => bail!("name one object: KIND NAME or KIND/NAME"),
+        };
+        let mut client = Client::connect(access).await?;
+        let resource = Resource::find(&mut client, kind).await?;
+        let namespace = namespace.or(access.namespace.as_deref());
+        let path = resource.path(namespace.unwrap_or("default"), name)?;
+        let collection = path
+            .rsplit_once('/')
+            .map_or_else(String::new, |(collection, _)| collection.to_owned());
+        Ok(Self {
+            client,
+            path,
+            collection,
+            name: name.to_owned(),
+        })
+    }
+
+    /// Finds the object that the flags select.
+    pub(crate) async fn from_flags(flags: &ServedObjectFlags) -> Result<Self> {
+        let access = Access::from_flags(&flags.access)?;
+        Self::find(&access, &flags.kind, flags.name.as_deref(), flags.namespace.as_deref()).await
+    }
+
+    /// Returns the history of the object, by a request with this query.
+    pub(crate) async fn history(&mut self, query: &str) -> Result<Value> {
+        let answer = self.client.answer(&format!("{}/history?{query}", self.path)).await?;
+        let document = json::parse(&answer.body, &Limits::TRUSTED).unwrap_or_else(|_| Value::empty_map());
+        if answer.status.is_success() && document.str_at(&["kind"]) == Some("ObjectHistory") {
+            return Ok(document);
+        }
+        let message = document
+            .str_at(&["message"])
+            .unwrap_or("the server has no history of objects");
+        // kube-apiserver does not know the path, and names no object.
+        match answer.status == StatusCode::NOT_FOUND && document.at(&["details", "name"]).is_none() {
+            true => bail!("the server has no history of objects: only Holdfast has, unless --holdfast-apis=false"),
+            false => bail!("{message}"),
         }
     }
 }
@@ -111,17 +188,10 @@ fn from_file(path: &Path) -> Result<Value> {
 
 async fn from_server(flags: &ObjectFlags) -> Result<Value> {
     let kind = flags.kind.as_deref().unwrap_or_default();
-    let (kind, name) = match (kind.split_once('/'), &flags.name) {
-        (None, Some(name)) => (kind, name.as_str()),
-        (Some((kind, name)), None) => (kind, name),
-        _ => bail!("name one object: KIND NAME or KIND/NAME"),
-    };
     let access = Access::from_flags(&flags.access)?;
-    let mut client = Client::connect(&access).await?;
-    let resource = Resource::find(&mut client, kind).await?;
-    let namespace = flags.namespace.as_deref().or(access.namespace.as_deref());
-    let path = resource.path(namespace.unwrap_or("default"), name)?;
-    client.get(&path, "application/json").await
+    let (name, namespace) = (flags.name.as_deref(), flags.namespace.as_deref());
+    let mut object = ServedObject::find(&access, kind, name, namespace).await?;
+    object.client.get(&object.path, "application/json").await
 }
 
 #[cfg(test)]

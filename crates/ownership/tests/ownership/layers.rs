@@ -1,12 +1,13 @@
 use test_support::Layers;
 
 /// Top-level modules in order, lowest first.
-const LAYERS: [&str; 18] = [
+const LAYERS: [&str; 19] = [
     "timestamp",
     "entry",
     "managed",
     "lookup",
     "blame",
+    "field_owners",
     "field_changes",
     "cap",
     "error",

@@ -131,6 +131,23 @@ impl RequestInfo {
         Ok(info)
     }
 
+    /// Makes a read of `/api/VERSION/namespaces/NAME/SUBRESOURCE` one of a subresource of the namespace. kube-apiserver has
+    /// neither the subresource nor a resource of this name, for which the path would otherwise be.
+    pub(crate) fn read_namespace_subresource(&mut self, subresource: &'static str) {
+        let Some(target) = &mut self.resource else { return };
+        let is_read = matches!(self.verb.as_str(), "list" | "watch") && target.path_verb.is_none();
+        let fits = target.resource == subresource && target.group.is_empty() && target.in_namespace;
+        if !is_read || !fits || target.namespace.is_empty() {
+            return;
+        }
+        target.resource = SmolStr::new_static("namespaces");
+        target.name = target.namespace.clone();
+        target.subresource = SmolStr::new_static(subresource);
+        (target.in_namespace, target.of_namespace) = (false, true);
+        self.verb = SmolStr::new_static("get");
+        (self.selected_name, self.field_selector) = (SmolStr::default(), FieldSelector::default());
+    }
+
     /// Returns true if the request is for a resource.
     pub fn is_resource(&self) -> bool {
         self.resource.is_some()
@@ -335,6 +352,30 @@ mod tests {
         for (method, uri, expected) in cases {
             assert_eq!(show(method, uri), expected, "{method} {uri}");
         }
+    }
+
+    #[test]
+    fn subresource_of_namespace_is_read_by_name() {
+        for (uri, expected) in [
+            ("/api/v1/namespaces/a/history?watch=1", "namespaces a history get"),
+            ("/api/v1/namespaces/a/history/b", "history b  get"),
+            ("/api/v1/namespaces//history", "history   list"),
+            ("/api/v1/watch/namespaces/a/history", "history   watch"),
+            ("/apis/apps/v1/namespaces/a/history", "history   list"),
+            ("/api/v1/namespaces/a/pods", "pods   list"),
+        ] {
+            let mut info = parse("GET", uri);
+            info.read_namespace_subresource("history");
+            let target = info.resource.unwrap();
+            let text = format!(
+                "{} {} {} {}",
+                target.resource, target.name, target.subresource, info.verb
+            );
+            assert_eq!(text, expected, "{uri}");
+        }
+        let mut created = parse("POST", "/api/v1/namespaces/a/history");
+        created.read_namespace_subresource("history");
+        assert_eq!(created.resource.unwrap().resource, "history");
     }
 
     #[test]

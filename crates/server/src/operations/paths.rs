@@ -18,6 +18,7 @@ use crate::http::response::{self, Response, page_not_found};
 use crate::identity::{IssuerDocument, IssuerDocuments};
 use crate::metrics::{self, Metrics};
 use crate::operations::aggregation::{Aggregator, Proxied};
+use crate::operations::changes::history;
 use crate::operations::debugging::{self, Debugging};
 use crate::operations::discovery::aggregated::{self, Documents, Root};
 use crate::operations::discovery::legacy::{ApiGroup, ApiGroupList, ApiResourceList, ApiVersions};
@@ -55,6 +56,7 @@ pub struct Paths {
     flags: BTreeMap<String, String>,
     pages: Pages,
     has_testing: bool,
+    has_history: bool,
 }
 
 /// The pages about the server that are enabled.
@@ -101,6 +103,7 @@ impl Paths {
             flags: BTreeMap::new(),
             pages: Pages::ALL,
             has_testing: false,
+            has_history: false,
         }
     }
 
@@ -193,6 +196,13 @@ impl Paths {
         self
     }
 
+    /// Names the history of objects in discovery for clients that ask for it.
+    #[must_use]
+    pub fn with_history(mut self, enabled: bool) -> Self {
+        self.has_history = enabled;
+        self
+    }
+
     /// Returns true if `path` lies below a served group, so that a missing path there is answered with a `Status`.
     pub fn is_api(&self, path: &str) -> bool {
         if path.starts_with("/api/") {
@@ -256,6 +266,7 @@ impl Paths {
             cache: &self.cache,
             catalog: &catalog,
             path,
+            names_history: self.has_history && info.query.get("subresources") == Some(history::SUBRESOURCE),
         };
         if let Some(answer) = self.plain(&document) {
             return answer;
@@ -409,6 +420,8 @@ struct Document<'a> {
     cache: &'a DocumentCache,
     catalog: &'a Arc<Catalog>,
     path: &'a str,
+    /// True if the client asks for the subresource that kube-apiserver does not have.
+    names_history: bool,
 }
 
 impl Document<'_> {
@@ -417,7 +430,7 @@ impl Document<'_> {
     fn resources(&self, group: &str, version: &str, method: &Method) -> Result<Response, ApiError> {
         let registry = &self.catalog.registry;
         let built_in = registry.is_built_in_group(group);
-        let Some(list) = ApiResourceList::new(registry, group, version) else {
+        let Some(mut list) = ApiResourceList::new(registry, group, version) else {
             return if built_in {
                 Err(ApiError::unknown_resource())
             } else {
@@ -427,6 +440,10 @@ impl Document<'_> {
         if built_in {
             read_only(method)?;
             negotiation::check_acceptable(self.headers, &NAMED_TYPES)?;
+        }
+        if self.names_history {
+            list.add_histories(registry, group, version);
+            return response::document(self.messages, StatusCode::OK, &self.negotiated.document()?, &list);
         }
         self.any_format(&list)
     }

@@ -184,7 +184,7 @@ pub(crate) async fn fresh(store: &Store, stated: Option<u64>) -> Result<Snapshot
     reached.map_err(unreadable)
 }
 
-fn unreadable(error: HistoryError) -> ApiError {
+pub(crate) fn unreadable(error: HistoryError) -> ApiError {
     match error {
         HistoryError::Compacted { .. } => ApiError::expired(TOO_OLD),
         HistoryError::Future { requested, current } => ApiError::too_large_resource_version(requested, current),

@@ -1,7 +1,7 @@
 use test_support::Layers;
 
 /// Top-level modules in order, lowest first.
-const LAYERS: [&str; 19] = [
+const LAYERS: [&str; 20] = [
     "clock",
     "key",
     "packed",
@@ -17,6 +17,7 @@ const LAYERS: [&str; 19] = [
     "config",
     "engine",
     "watch",
+    "versions",
     "store",
     "embedded",
     "etcd",

@@ -7,12 +7,13 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use holdfast_resource::{Verb, convert};
-use holdfast_value::{Value, json};
+use holdfast_value::Value;
 use holdfast_writes::{ApplyOptions, Change, FieldChange, Target, WriteOptions, given_up_fields};
 use http::StatusCode;
 use serde::{Serialize, Serializer};
 
 use super::document::{self, Fields};
+use super::field_diffs::{DiffValues, FieldDiff, FieldDiffs};
 use super::options::{field_manager, field_validation};
 use super::subject::{Requester, Subject};
 use super::{API_VERSION, diff_watch};
@@ -23,7 +24,7 @@ use crate::http::negotiation::body_format;
 use crate::http::options::reads_as_true;
 use crate::http::query::Query;
 use crate::http::response::{self, Response};
-use crate::http::status::{FieldConflicts, bounded};
+use crate::http::status::FieldConflicts;
 use crate::objects::{self, Entry};
 use crate::runtime::long_work;
 use crate::wire::body::RequestBody;
@@ -34,9 +35,6 @@ const KIND: &str = "Diff";
 
 /// Maximum number of manifests in one request.
 const MAX_OBJECTS: usize = 5000;
-
-/// Maximum length in bytes of the values in the diff of one object. Fields beyond it are counted only.
-const MAX_OBJECT_BYTES: usize = 256 << 10;
 
 /// Maximum length in bytes of the values in an answer.
 const MAX_ANSWER_BYTES: usize = 32 << 20;
@@ -280,7 +278,7 @@ fn revision(entry: Option<&Entry>) -> u64 {
 }
 
 /// Returns the part of a new object that only names it.
-fn identity(object: &Value) -> Value {
+pub(super) fn identity(object: &Value) -> Value {
     let mut identity = Value::empty_map();
     for path in [
         &["apiVersion"][..],
@@ -343,7 +341,7 @@ pub(super) struct ObjectDiff {
     length: usize,
 }
 
-fn is_zero(number: &usize) -> bool {
+pub(super) fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
@@ -354,88 +352,10 @@ fn status<S: Serializer>(error: &Option<ApiError>, serializer: S) -> Result<S::O
     }
 }
 
-/// Change of one field.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct FieldDiff {
-    field: String,
-    change: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    before: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    before_truncated: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    after: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    after_truncated: Option<String>,
-}
-
-/// Adds the diffs of a field: of the leaves of a map that is added or removed, otherwise of the whole field.
-fn add_diffs(field: String, before: Option<&Value>, after: Option<&Value>, diffs: &mut Vec<FieldDiff>) {
-    let map = match (before, after) {
-        (None, Some(Value::Map(map))) | (Some(Value::Map(map)), None) => Some(map),
-        _ => None,
-    };
-    // An item of a list is one field.
-    let Some(map) = map.filter(|map| !map.is_empty() && !field.ends_with(']')) else {
-        return diffs.push(FieldDiff::new(field, before, after));
-    };
-    for (name, value) in map {
-        let below = format!("{field}.{name}");
-        match after {
-            Some(_) => add_diffs(below, None, Some(value), diffs),
-            None => add_diffs(below, Some(value), None, diffs),
-        }
-    }
-}
-
-impl FieldDiff {
-    fn new(field: String, before_value: Option<&Value>, after_value: Option<&Value>) -> Self {
-        let (before, before_truncated) = bounded(before_value);
-        let (after, after_truncated) = bounded(after_value);
-        Self {
-            field,
-            change: match (before_value, after_value) {
-                (None, _) => "Added",
-                (_, None) => "Removed",
-                _ => "Changed",
-            },
-            before,
-            before_truncated,
-            after,
-            after_truncated,
-        }
-    }
-
-    fn length(&self) -> usize {
-        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-        let value = |value: &Option<Value>| value.as_ref().map_or(0, |value| json::to_string(value).len());
-        self.field.len()
-            + value(&self.before)
-            + value(&self.after)
-            + text(&self.before_truncated)
-            + text(&self.after_truncated)
-    }
-}
-
 impl ObjectDiff {
     fn add_fields(&mut self, changes: &[FieldChange]) {
-        (self.fields, self.fields_omitted, self.length) = (Vec::new(), 0, 0);
-        let mut diffs = Vec::new();
-        for change in changes {
-            let FieldChange { path, before, after } = change;
-            add_diffs(path.to_string(), before.as_ref(), after.as_ref(), &mut diffs);
-        }
-        let count = diffs.len();
-        for field in diffs {
-            let length = self.length + field.length();
-            if length > MAX_OBJECT_BYTES {
-                self.fields_omitted = count - self.fields.len();
-                return;
-            }
-            self.length = length;
-            self.fields.push(field);
-        }
+        let diffs = FieldDiffs::new(changes, DiffValues::Included);
+        (self.fields, self.fields_omitted, self.length) = (diffs.fields, diffs.omitted, diffs.length);
     }
 
     /// Leaves out the fields if their values have more than `left` bytes. Returns the number of bytes that are left

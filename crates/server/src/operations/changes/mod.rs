@@ -1,12 +1,15 @@
 //! The API group `holdfast.dev`: requests about many objects at once. kube-apiserver does not have it.
 //!
-//! Its resources can only be created, like reviews. The documents of the group are served at its own paths. The lists of
+//! Its document about the [history] of an object is a subresource of the object. Its resources can only be created, like
+//! reviews. The documents of the group are served at its own paths. The lists of
 //! all groups and the OpenAPI documents do not name it, so that they are those of kube-apiserver. A CRD or an APIService
 //! of the same group has precedence.
 
 mod diff;
 mod diff_watch;
 mod document;
+mod field_diffs;
+pub(super) mod history;
 mod options;
 mod subject;
 mod transaction;
@@ -26,7 +29,7 @@ use crate::http::response::{self, Response, page_not_found};
 const GROUP: &str = "holdfast.dev";
 
 /// Version of the group, as `apiVersion` of its objects.
-const API_VERSION: &str = "holdfast.dev/v1";
+pub(super) const API_VERSION: &str = "holdfast.dev/v1";
 
 /// Path of the group.
 const PATH: &str = "/apis/holdfast.dev";

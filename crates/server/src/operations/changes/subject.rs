@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget, User, Verdict};
-use holdfast_resource::{Registry, Verb};
+use holdfast_resource::{Registry, Served, Verb};
 use holdfast_schema::GroupKind;
 use holdfast_value::Value;
 use holdfast_writes::{Target, WriteOptions, WriteRequest, manager_name, metadata};
@@ -118,10 +118,7 @@ impl Requester {
             (true, false) => subject.namespace.clone(),
             (false, _) => SmolStr::default(),
         };
-        let api_version = &served.version().api_version;
-        let mut target =
-            Target::new(registry, resource, api_version, "", &self.user, self.now).at(&namespace, &subject.name);
-        target.writer.internal = self.is_internal;
+        let mut target = self.target_at(registry, served, &namespace, &subject.name);
         target.writer.manager = manager_name(&options.field_manager, &self.user_agent);
         target.request = WriteRequest {
             dry_run: options.dry_run,
@@ -130,6 +127,15 @@ impl Requester {
             ..WriteRequest::new(self.now)
         };
         Some(target)
+    }
+
+    /// Returns the object of this name as the target of a request.
+    pub(super) fn target_at(&self, registry: &Arc<Registry>, served: &Served, namespace: &str, name: &str) -> Target {
+        let api_version = &served.version().api_version;
+        let mut target =
+            Target::new(registry, &served.resource, api_version, "", &self.user, self.now).at(namespace, name);
+        target.writer.internal = self.is_internal;
+        target
     }
 
     /// Checks that the user may do this to the object.

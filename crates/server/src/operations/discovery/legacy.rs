@@ -1,11 +1,12 @@
 //! Discovery in the older form: `/api`, `/apis`, `/apis/GROUP`, `/api/v1` and `/apis/GROUP/VERSION`.
 
-use holdfast_resource::Registry;
+use holdfast_resource::{Registry, Verb};
 use holdfast_schema::{GroupVersion, GroupVersionKind};
 use serde::Serialize;
 use smol_str::{SmolStr, format_smolstr};
 
 use super::{Catalog, groups, sorted, subresources, verb_names};
+use crate::operations::changes::{API_VERSION, history};
 
 /// `/api`: the versions of the core group.
 #[derive(Serialize)]
@@ -188,6 +189,26 @@ impl ApiResourceList {
             group_version: group_version.api_version(),
             resources,
         })
+    }
+
+    /// Adds the history of the objects of each resource.
+    pub fn add_histories(&mut self, registry: &Registry, group: &str, version: &str) {
+        let group_version = GroupVersion::new(group, version);
+        let served = sorted(registry, &group_version).into_iter().filter(history::is_served);
+        let (own_group, own_version) = API_VERSION.split_once('/').unwrap_or_default();
+        self.resources.extend(served.map(|served| ApiResource {
+            name: format_smolstr!("{}/{}", served.resource.plural, history::SUBRESOURCE),
+            singular_name: SmolStr::default(),
+            namespaced: served.resource.namespaced(),
+            group: own_group.into(),
+            version: own_version.into(),
+            kind: history::KIND.into(),
+            verbs: vec![Verb::Get.name()],
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            storage_version_hash: SmolStr::default(),
+        }));
+        self.resources.sort_by(|one, other| one.name.cmp(&other.name));
     }
 }
 

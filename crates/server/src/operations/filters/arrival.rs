@@ -15,6 +15,7 @@ use crate::http::request_info::RequestInfo;
 use crate::http::response::{self, Response};
 use crate::identity::forwarding::AUDIT_ID;
 use crate::metrics::{Recording, Requests};
+use crate::operations::changes::history;
 use crate::operations::inflight;
 use crate::runtime::Identifiers;
 
@@ -49,15 +50,20 @@ impl Filter for WithAuditInit<'_> {
 pub(super) struct WithRequestInfo {
     /// True if objects are served in CBOR.
     pub(super) cbor: bool,
+    /// True if objects have a history.
+    pub(super) own_apis: bool,
 }
 
 impl Filter for WithRequestInfo {
     fn request<'f>(&'f self, exchange: &'f mut Exchange<'_>) -> Step<'f> {
         let head = &exchange.head;
-        let info = match RequestInfo::parse(&head.method, &head.uri) {
+        let mut info = match RequestInfo::parse(&head.method, &head.uri) {
             Ok(info) => info,
             Err(error) => return Step::answer(response::unread(error, &head.uri)),
         };
+        if self.own_apis {
+            info.read_namespace_subresource(history::SUBRESOURCE);
+        }
         exchange.negotiated = Negotiated::new(&head.method, &head.headers, &info.query, self.cbor);
         exchange.document_form = exchange.negotiated.document_form();
         exchange.is_long_running = inflight::is_long_running(&info);
@@ -195,7 +201,10 @@ mod tests {
 
     #[tokio::test]
     async fn request_is_parsed_and_negotiated_once() {
-        let handler = Reply::OK.behind(WithRequestInfo { cbor: false });
+        let handler = Reply::OK.behind(WithRequestInfo {
+            cbor: false,
+            own_apis: true,
+        });
         let uri = "/api/v1/pods?watch=1";
         let mut watch = with_header("GET", uri, "accept", "application/yaml");
         assert_eq!(handler.handle(&mut watch).await.status(), 200);
@@ -212,7 +221,10 @@ mod tests {
 
     #[tokio::test]
     async fn path_that_cannot_be_parsed_reaches_no_handler() {
-        let handler = Reply::UNREACHABLE.behind(WithRequestInfo { cbor: false });
+        let handler = Reply::UNREACHABLE.behind(WithRequestInfo {
+            cbor: false,
+            own_apis: true,
+        });
         let code = async |uri| handler.handle(&mut exchange("GET", uri)).await.status();
         assert_eq!(code("/api/v1/pods/%zz").await, 400);
         assert_eq!(code("/api/v1/watch").await, 500);
@@ -227,7 +239,10 @@ mod tests {
                 requests: metrics.requests(),
                 registry: &registry,
             })
-            .behind(WithRequestInfo { cbor: false });
+            .behind(WithRequestInfo {
+                cbor: false,
+                own_apis: true,
+            });
         handler.handle(&mut exchange("GET", "/api/v1/pods")).await;
         let in_flight = std::sync::Arc::new(crate::wire::in_flight::InFlight::new(1, 1));
         let page = metrics.respond(&in_flight, None).unwrap().into_body();

@@ -158,9 +158,10 @@ mod tests {
             auditor: Some(&log.auditor),
             ..world.audit_log()
         };
-        let handler = Reply::OK
-            .behind(WithAudit { log: audit_log })
-            .behind(WithRequestInfo { cbor: false });
+        let handler = Reply::OK.behind(WithAudit { log: audit_log }).behind(WithRequestInfo {
+            cbor: false,
+            own_apis: true,
+        });
         for uri in ["/api/v1/pods", "/livez"] {
             let mut request = exchange("GET", uri);
             request.user = Some(World::user("alice"));

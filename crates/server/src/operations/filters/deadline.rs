@@ -85,7 +85,10 @@ mod tests {
                 audit_log: world.audit_log(),
                 serializer: world.serializer(),
             })
-            .behind(WithRequestInfo { cbor: false });
+            .behind(WithRequestInfo {
+                cbor: false,
+                own_apis: true,
+            });
         let mut request = exchange("GET", uri);
         let answer = handler.handle(&mut request).await;
         match answer.status().as_u16() {

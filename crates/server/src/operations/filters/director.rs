@@ -16,7 +16,7 @@ use crate::http::request_info::ResourcePath;
 use crate::http::response::{self, Response};
 use crate::operations::aggregation::Proxied;
 use crate::operations::aggregation::forward::Forwarded;
-use crate::operations::changes;
+use crate::operations::changes::{self, history};
 use crate::operations::paths::Paths;
 use crate::operations::service::Service;
 use crate::operations::testing::{self, Testing};
@@ -104,8 +104,20 @@ impl Director<'_> {
         if let Some(denied) = exchange.denied.take_if(|_| target.is_none()) {
             return Err(denied);
         }
+        let requested_history = match &target {
+            Some(path) if self.context.config.own_apis && path.subresource == history::SUBRESOURCE => {
+                history::find(self.context, path).await
+            }
+            _ => None,
+        };
         let (seat, is_limited) = (exchange.seat.take(), exchange.time_limit.is_some());
         let incoming = self.incoming(exchange)?;
+        if let Some(requested) = requested_history {
+            let context = Arc::clone(self.context);
+            let audit = incoming.audit.clone();
+            let answer = boxed(|| async move { Ok(holding(requested.respond(&context, incoming).await?, seat)) });
+            return self.run(guarded(audit, answer), is_limited, false).await;
+        }
         match target {
             Some(target) => self.serve_resource(incoming, target, seat, is_limited).await,
             None if self.context.config.own_apis && changes::serves(&incoming.info.path) => {

@@ -170,7 +170,10 @@ mod tests {
                 testing: Some(testing),
                 serializer: world.serializer(),
             })
-            .behind(WithRequestInfo { cbor: false });
+            .behind(WithRequestInfo {
+                cbor: false,
+                own_apis: true,
+            });
         let mut request = exchange(method, uri);
         request.user = Some(World::user("alice"));
         handler.handle(&mut request).await

@@ -295,7 +295,10 @@ mod tests {
         };
         let denied = Reply::UNREACHABLE
             .behind(authorization(&AlwaysDeny))
-            .behind(WithRequestInfo { cbor: false });
+            .behind(WithRequestInfo {
+                cbor: false,
+                own_apis: true,
+            });
         let mut request = exchange("GET", "/api/v1/pods");
         request.user = Some(World::user("alice"));
         assert_eq!(denied.handle(&mut request).await.status(), 403);

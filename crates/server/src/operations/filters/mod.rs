@@ -157,7 +157,10 @@ pub(super) async fn respond(service: &Service, exchange: &mut Exchange<'_>) -> R
             identifiers: shared.identifiers.as_ref(),
         },
         &WithHttpLogging,
-        &WithRequestInfo { cbor: config.cbor },
+        &WithRequestInfo {
+            cbor: config.cbor,
+            own_apis: config.own_apis,
+        },
         &WithTimeline {
             timeline: service.timeline.as_deref(),
             context,

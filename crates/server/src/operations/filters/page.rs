@@ -65,7 +65,10 @@ mod tests {
         ] {
             let handler = Reply::UNREACHABLE
                 .behind(WithPage { files })
-                .behind(WithRequestInfo { cbor: false });
+                .behind(WithRequestInfo {
+                    cbor: false,
+                    own_apis: true,
+                });
             let mut exchange = with_header(method, path, "accept", accept);
             let answer = handler.handle(&mut exchange).await;
             assert_eq!(answer.status(), status, "{method} {path} {accept}");

@@ -46,9 +46,10 @@ mod tests {
             serializer: world.serializer(),
         };
         let code = async |barrier, method| {
-            let handler = Reply::OK
-                .behind(filter(barrier))
-                .behind(WithRequestInfo { cbor: false });
+            let handler = Reply::OK.behind(filter(barrier)).behind(WithRequestInfo {
+                cbor: false,
+                own_apis: true,
+            });
             let mut request = exchange(method, "/api/v1/namespaces/n/pods");
             request.user = Some(World::user("alice"));
             handler.handle(&mut request).await.status().as_u16()
