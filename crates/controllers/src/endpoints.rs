@@ -156,10 +156,14 @@ impl KubernetesEndpoints {
         let _turn = self.turn.lock().await;
         match self.reconciler {
             Reconciler::Nothing => Ok(()),
-            Reconciler::Lease => match self.leases.remove().await? {
-                true => self.show_leased(true).await,
-                false => Ok(()),
-            },
+            Reconciler::Lease => {
+                let is_removed = self.leases.remove().await?;
+                // A server that starts as the only one leaves the endpoints alone: it adds its address in a moment.
+                if !is_removed || (!self.ends() && self.leases.addresses().is_empty()) {
+                    return Ok(());
+                }
+                self.show_leased(true).await
+            }
             Reconciler::Count(_) => self.remove_own().await,
         }
     }

@@ -1,22 +1,24 @@
 //! `holdfast copy`: all objects from one store to another, while no server has either of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use clap::Args;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use holdfast_at_rest::encryption::Encryption;
 use holdfast_kind_tables::apis::Apis;
 use holdfast_server::objects::{Entry, Objects, Snapshot, Store};
 use holdfast_store::{
-    Codec, CodecError, CommitError, ENCRYPTED_WITHOUT_PROVIDER, Etcd, Image, OpenError, Revision, Transaction,
-    Transformer as _, Value, image_of_snapshot, is_encrypted,
+    Codec, CodecError, CommitError, ENCRYPTED_WITHOUT_PROVIDER, Etcd, Image, OpenError, Revision, StoredForm,
+    TimeToLive, Transaction, Transformer as _, Value, image_of_snapshot, is_encrypted,
 };
 use holdfast_value::{Limits, json};
+use parking_lot::Mutex;
 
 use crate::flags::{LogFormat, ports};
 use crate::progress::Progress;
@@ -183,11 +185,11 @@ async fn with_etcd(flags: &CopyFlags, recoding: Recoding) -> Result<()> {
         }
         (StoreLocation::Etcd(from), StoreLocation::Directory(to)) => {
             let opened = open(flags, from, recoding.from.as_ref()).await?;
-            to_directory(&opened.store.snapshot(), to, &recoding)
+            to_directory(&opened, to, &recoding)
         }
         (StoreLocation::Etcd(from), StoreLocation::Etcd(to)) => {
             let opened = open(flags, from, recoding.from.as_ref()).await?;
-            let objects = of_snapshot(&opened.store.snapshot(), is_object)?;
+            let objects = of_store(&opened)?;
             to_etcd(&objects, flags, to, &recoding).await
         }
     }
@@ -196,7 +198,71 @@ async fn with_etcd(flags: &CopyFlags, recoding: Recoding) -> Result<()> {
 /// An etcd that is open.
 struct Opened {
     store: Store,
+    codec: Arc<UpdateRecorder>,
+}
+
+/// Codec that records the objects that etcd stores in the form of updated objects, with the fields that defaulting adds
+/// to a new object on every read. Revisions do not show this if a mirror or a restore wrote the objects.
+struct UpdateRecorder {
     codec: Arc<dyn Codec>,
+    updated: Mutex<HashSet<Vec<u8>>>,
+}
+
+impl UpdateRecorder {
+    fn new(codec: Arc<dyn Codec>) -> Self {
+        let updated = Mutex::default();
+        Self { codec, updated }
+    }
+
+    /// Returns true if the stored bytes are those of an updated object.
+    fn is_updated_form(&self, key: &[u8], value: &Value, stored: &[u8]) -> bool {
+        let is_encoded = |old: Option<&Bytes>| self.codec.encode(key, value, old).is_ok_and(|bytes| bytes == stored);
+        !is_encoded(None) && is_encoded(Some(&Bytes::copy_from_slice(stored)))
+    }
+
+    /// Returns true if an entry, or the object that was read for it, was updated after its creation.
+    fn is_updated(&self, entry: &Entry) -> bool {
+        is_updated(entry) || self.has(entry.key())
+    }
+
+    fn has(&self, key: &[u8]) -> bool {
+        self.updated.lock().contains(key)
+    }
+}
+
+impl Codec for UpdateRecorder {
+    fn encode(&self, key: &[u8], value: &Value, old: Option<&Bytes>) -> Result<Bytes, CodecError> {
+        self.codec.encode(key, value, old)
+    }
+
+    fn encode_in_form(
+        &self,
+        key: &[u8],
+        value: &Value,
+        old: Option<&Bytes>,
+    ) -> Result<(Bytes, StoredForm), CodecError> {
+        self.codec.encode_in_form(key, value, old)
+    }
+
+    fn form_of(&self, key: &[u8]) -> StoredForm {
+        self.codec.form_of(key)
+    }
+
+    fn decode(&self, key: &[u8], stored: &[u8]) -> Result<Value, CodecError> {
+        let value = self.codec.decode(key, stored)?;
+        let is_updated = self.is_updated_form(key, &value, stored);
+        let mut updated = self.updated.lock();
+        match is_updated {
+            true => updated.insert(key.to_vec()),
+            false => updated.remove(key),
+        };
+        drop(updated);
+        Ok(value)
+    }
+
+    fn time_to_live(&self, key: &[u8]) -> TimeToLive {
+        self.codec.time_to_live(key)
+    }
 }
 
 async fn open(flags: &CopyFlags, servers: &[String], encryption: Option<&Arc<Encryption>>) -> Result<Opened> {
@@ -209,11 +275,12 @@ async fn open(flags: &CopyFlags, servers: &[String], encryption: Option<&Arc<Enc
         etcd_compaction_interval: std::time::Duration::ZERO,
         ..flags.storage.clone()
     };
-    let config = storage
+    let mut config = storage
         .etcd(&registry, &kinds.apis, encryption, None)?
         .context("no etcd is named")?
         .main;
-    let codec = Arc::clone(&config.codec);
+    let codec = Arc::new(UpdateRecorder::new(Arc::clone(&config.codec)));
+    config.codec = Arc::clone(&codec) as Arc<dyn Codec>;
     let (state, engine) = Etcd::open(config, Objects::new(registry)).await?;
     let store = Store::with_engine(state, Box::new(engine));
     Ok(Opened { store, codec })
@@ -292,15 +359,15 @@ fn of_image(image: &Image, recoding: &Recoding) -> Result<Copied> {
     Ok(objects)
 }
 
-/// Returns the objects of a state that are to be copied. An unreadable object is an error and not skipped.
-fn of_snapshot(snapshot: &Snapshot, is_copied: impl Fn(&Entry) -> bool) -> Result<Copied> {
+/// Returns the objects of an etcd that are to be copied. An unreadable object is an error and not skipped.
+fn of_store(opened: &Opened) -> Result<Copied> {
     let mut objects = Copied::new();
-    for entry in snapshot.range(b"").filter(|entry| is_copied(entry)) {
+    for entry in opened.store.snapshot().range(b"").filter(|entry| is_object(entry)) {
         let key = std::str::from_utf8(entry.key()).context("a key is no text; nothing was written")?;
         check_readable(key, entry.bytes())?;
         let object = CopiedObject {
             value: entry.value(),
-            is_updated: is_updated(entry),
+            is_updated: opened.codec.is_updated(entry),
         };
         objects.insert(key.to_owned(), object);
     }
@@ -324,12 +391,16 @@ fn is_object(entry: &Entry) -> bool {
     std::str::from_utf8(entry.key()).map_or(true, is_of_clients)
 }
 
-fn to_directory(snapshot: &Snapshot, to: &Path, recoding: &Recoding) -> Result<()> {
-    let objects = of_snapshot(snapshot, is_object)?;
+fn to_directory(opened: &Opened, to: &Path, recoding: &Recoding) -> Result<()> {
+    let (snapshot, objects) = (opened.store.snapshot(), of_store(opened)?);
     let mut progress = Progress::new("copied", objects.len() as u64);
-    let is_kept = |key: &[u8]| std::str::from_utf8(key).is_ok_and(|key| objects.contains_key(key));
+    let kept = |key: &[u8]| {
+        objects
+            .get(std::str::from_utf8(key).ok()?)
+            .map(|object| object.is_updated)
+    };
     let recode = |key: &[u8], plain: &[u8]| recoding.sealed(key, plain).map_err(|error| error.why);
-    match image_of_snapshot(snapshot, is_kept, to, &recode, |done| progress.reached(done)) {
+    match image_of_snapshot(&snapshot, kept, to, &recode, |done| progress.reached(done)) {
         Ok(_) => progress.finish(&format!(" to {}", to.display())),
         Err(error @ OpenError::Occupied { .. }) => match Image::of_idle_directory(to) {
             Ok(there) if of_image(&there, &recoding.of_target())? == objects => {

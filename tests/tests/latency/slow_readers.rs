@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use conformance::{Binary, Client, Process, Server, Target};
+use conformance::{Binary, Client, Process, Server, Target, hog};
 use http::{Method, StatusCode};
 use serde_json::json;
 
@@ -156,6 +156,44 @@ async fn tables_of_large_objects_delay_no_other_request() {
         }
         let time = median_of_probes(&target).await;
         assert!(time < PROBE_TIME, "{accept}: others wait for {time:?}");
+    }
+}
+
+/// Returns watches with a zero window, more than a priority level with one seat serves at a time.
+async fn open_unread_watches(target: &Target, query: &str) -> Vec<http::Response<hyper::body::Incoming>> {
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        let mut connection = target.connect_http2_with_window(0).await.unwrap();
+        held.push(
+            connection
+                .get(&format!("{CONFIG_MAPS}?watch=1&{query}"), "")
+                .await
+                .unwrap(),
+        );
+    }
+    held
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unread_watches_keep_no_seats() {
+    let seats = ["--max-requests-inflight=1", "--max-mutating-requests-inflight=1"];
+    let (server, mut client) = hog::server(&Binary::debug().unwrap(), &seats).await;
+    // More than the buffers between the server and the window hold.
+    for number in 0..4 {
+        let text = "x".repeat(OBJECT_BYTES);
+        let object = json!({"metadata": {"name": format!("large{number}")}, "data": {"text": text}});
+        client.make("/api/v1/namespaces/default/configmaps", object).await;
+    }
+    let target = Target::new(&server).unwrap();
+    let slow = target.clone().with_token(hog::token(&mut client, "slow").await);
+    let other = target.clone().with_token(hog::token(&mut client, "other").await);
+    let initial = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    for query in ["resourceVersion=0", initial] {
+        let held = open_unread_watches(&slow, query).await;
+        assert!(held.iter().all(|answer| answer.status() == StatusCode::OK), "{query}");
+        let mut connection = other.connect().await.unwrap();
+        let (status, answer) = connection.ask(Method::GET, OBJECT, "", Bytes::new()).await.unwrap();
+        assert_eq!(status, StatusCode::OK, "{query}: {answer:?}");
     }
 }
 

@@ -405,6 +405,58 @@ fn copies_of_kube_apiserver_objects_keep_bytes() {
     assert_copies_keep_bytes(&binary, &etcd, &excluded);
 }
 
+/// Returns an etcd with the values of another one, each written once, as a mirror writes them.
+fn mirror_of(etcd: &Etcd) -> Etcd {
+    let mirror = Etcd::one().unwrap();
+    for (key, value) in values_of(etcd) {
+        let put = format!(r#"{{"key": "{key}", "value": "{value}"}}"#);
+        mirror.ask(0, "/v3/kv/put", &put).unwrap();
+    }
+    mirror
+}
+
+#[needs(etcd)]
+#[test]
+fn copies_of_mirrored_etcd_keep_bytes_of_updated_objects() {
+    let binary = Binary::debug().unwrap();
+    // The copy makes protobuf of these.
+    let (written, etcd) = (Etcd::one().unwrap(), Etcd::one().unwrap());
+    let labels = r#"{"batch.kubernetes.io/controller-uid":"u","batch.kubernetes.io/job-name":"updated"}"#;
+    for (key, object) in [
+        (
+            "/registry/jobs/default/updated",
+            format!(
+                r#"{{"kind":"Job","apiVersion":"batch/v1","metadata":{{"name":"updated","namespace":"default","labels":{labels}}},"spec":{{"template":{{"metadata":{{"labels":{labels}}},"spec":{{"containers":[{{"name":"c","image":"i"}}],"restartPolicy":"Never"}}}}}}}}"#
+            ),
+        ),
+        (
+            "/registry/persistentvolumeclaims/default/updated",
+            r#"{"kind":"PersistentVolumeClaim","apiVersion":"v1","metadata":{"name":"updated","namespace":"default"},"spec":{"volumeMode":"Filesystem"},"status":{"phase":"Pending"}}"#.to_owned(),
+        ),
+    ] {
+        for _ in 0..2 {
+            put(&written, key, &STANDARD.encode(&object));
+        }
+    }
+    done(&binary, &written.endpoints(), &etcd.endpoints());
+    let mirror = mirror_of(&etcd);
+    let (before, there) = (values_of(&etcd), values_of(&mirror));
+    assert!(before == there && before.len() == 2, "{before:?}");
+    let stored: Vec<String> = before
+        .values()
+        .map(|value| STANDARD.decode(value).unwrap().escape_ascii().to_string())
+        .collect();
+    assert!(
+        stored.iter().any(|value| value.matches("job-name").count() == 2),
+        "{stored:?}"
+    );
+    assert!(stored.iter().any(|value| value.contains("Pending")), "{stored:?}");
+    assert_copies_keep_bytes(&binary, &mirror, &BTreeSet::new());
+    let other = Etcd::one().unwrap();
+    done(&binary, &mirror.endpoints(), &other.endpoints());
+    assert_eq!(values_of(&other), before);
+}
+
 #[needs(etcd)]
 #[tokio::test]
 async fn an_etcd_that_holds_anything_else_is_left_alone() {

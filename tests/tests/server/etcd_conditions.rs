@@ -362,6 +362,37 @@ async fn the_service_kubernetes_leads_to_the_servers_that_live() {
         .await;
 }
 
+/// Returns the revision that created the lease of the only address; `None` if there is no lease.
+fn address_created_at(etcd: &Etcd) -> Option<String> {
+    let range = json!({"key": STANDARD.encode("/registry/masterleases/192.0.2.2")});
+    let found: Value = serde_json::from_str(&etcd.ask(0, "/v3/kv/range", &range.to_string()).unwrap()).unwrap();
+    Some(found["kvs"][0]["create_revision"].as_str()?.to_owned())
+}
+
+#[needs(etcd)]
+#[tokio::test]
+async fn second_server_at_one_address_logs_no_warning() {
+    let etcd = Etcd::one().unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    let _first = start(&etcd, &["--advertise-address=192.0.2.2"]);
+    while address_created_at(&etcd).is_none() {
+        assert!(Instant::now() < end);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let before = address_created_at(&etcd);
+    let second = start(&etcd, &["--advertise-address=192.0.2.2"]);
+    // A server that starts removes a lease of its address, which a crash may have left, and makes its own.
+    while address_created_at(&etcd).is_none_or(|now| Some(now) == before) {
+        assert!(Instant::now() < end);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(
+        !second.logged(&["cannot update the endpoints"]),
+        "{}",
+        second.log_tail()
+    );
+}
+
 #[needs(etcd)]
 #[tokio::test]
 async fn loopback_server_registers_address_of_host() {

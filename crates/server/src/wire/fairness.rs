@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::runtime::faults::{WatchEnd, WatchFault};
 use crate::runtime::testing_clock::Advances;
 use crate::runtime::watch_gate::WatchPass;
-use crate::wire::in_flight::Seat;
+use crate::wire::in_flight::{AnswerSeat, Seat};
 
 /// The priority levels of a server.
 pub type Fairness = holdfast_fairness::Fairness<RequestDetails>;
@@ -157,6 +157,8 @@ impl WatchTesting {
 #[derive(Debug, Default)]
 pub struct WatchHold {
     seat: Option<Arc<Seat>>,
+    /// The same seats while the initial objects are sent.
+    initial_seat: Option<Arc<AnswerSeat>>,
     _registration: Option<WatchRegistration>,
     testing: Option<Box<WatchTesting>>,
 }
@@ -165,6 +167,7 @@ impl WatchHold {
     pub(crate) fn new(seat: Arc<Seat>, registration: Option<WatchRegistration>) -> Self {
         Self {
             seat: Some(seat),
+            initial_seat: None,
             _registration: registration,
             testing: None,
         }
@@ -180,8 +183,28 @@ impl WatchHold {
         self.testing.take()
     }
 
-    /// Gives up the seats, because the watch has sent the initial objects.
+    /// Begins the initial objects. The watch gives up its seats while its client reads none of them.
+    pub(crate) fn begin_initial_objects(&mut self) {
+        self.initial_seat = self.seat.take().map(AnswerSeat::new);
+    }
+
+    /// Begins a chunk of the initial objects. Occupies seats again if the watch has given them up.
+    pub(crate) async fn begin_initial_chunk(&self) {
+        if let Some(seat) = &self.initial_seat {
+            seat.begin_piece().await;
+        }
+    }
+
+    /// Records that a chunk of the initial objects was handed to the connection.
+    pub(crate) fn end_initial_chunk(&self) {
+        if let Some(seat) = &self.initial_seat {
+            seat.end_piece();
+        }
+    }
+
+    /// Gives up the seats, because the watch has sent the initial objects or has none.
     pub(crate) fn begun(&mut self) {
         self.seat = None;
+        self.initial_seat = None;
     }
 }

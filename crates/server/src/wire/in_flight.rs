@@ -245,6 +245,7 @@ impl Drop for Seat {
 
 /// Seat of a request whose response is written as the client reads it. The request gives the seat back while the client
 /// reads nothing, so that slow clients delay no others, and gets one again before more is written.
+#[derive(Debug)]
 pub(crate) struct AnswerSeat {
     seat: Arc<Seat>,
     /// Number of pieces that were begun or handed over.

@@ -315,19 +315,21 @@ impl Source for Image {
     }
 }
 
-/// The selected entries of a state.
+/// The selected entries of a state. `kept` returns `None` for others, and true for entries that were updated after their
+/// creation whatever their revisions are.
 struct KeptEntries<'a, X: Indexer, F> {
     snapshot: &'a Snapshot<X>,
-    is_kept: F,
+    kept: F,
 }
 
-impl<X: Indexer, F: Fn(&[u8]) -> bool> KeptEntries<'_, X, F> {
-    fn entries(&self) -> impl Iterator<Item = &Arc<Entry<X>>> {
-        self.snapshot.range(b"").filter(|entry| (self.is_kept)(entry.key()))
+impl<X: Indexer, F: Fn(&[u8]) -> Option<bool>> KeptEntries<'_, X, F> {
+    fn entries(&self) -> impl Iterator<Item = (&Arc<Entry<X>>, bool)> {
+        let entries = self.snapshot.range(b"");
+        entries.filter_map(|entry| Some((entry, (self.kept)(entry.key())?)))
     }
 }
 
-impl<X: Indexer, F: Fn(&[u8]) -> bool> Source for KeptEntries<'_, X, F> {
+impl<X: Indexer, F: Fn(&[u8]) -> Option<bool>> Source for KeptEntries<'_, X, F> {
     fn count(&self) -> u64 {
         self.entries().count() as u64
     }
@@ -335,7 +337,7 @@ impl<X: Indexer, F: Fn(&[u8]) -> bool> Source for KeptEntries<'_, X, F> {
     fn rows(&self, visit: &mut dyn FnMut(&Row<'_>) -> Result<(), OpenError>) -> Result<(), OpenError> {
         // A state that was read from elsewhere does not know the positions of entries in their transactions.
         let mut written: HashMap<Revision, u16> = HashMap::new();
-        self.entries().try_for_each(|entry| {
+        self.entries().try_for_each(|(entry, is_updated)| {
             let value = entry.value();
             let position = written.entry(entry.mod_revision()).or_default();
             let id = RowId::new(entry.mod_revision(), *position);
@@ -349,7 +351,11 @@ impl<X: Indexer, F: Fn(&[u8]) -> bool> Source for KeptEntries<'_, X, F> {
                 id,
                 key: entry.key().as_bytes(),
                 deleted: false,
-                create_revision: entry.create_revision(),
+                // An entry whose revisions are equal counts as new.
+                create_revision: match is_updated {
+                    true => entry.create_revision().min(entry.mod_revision() - 1),
+                    false => entry.create_revision(),
+                },
                 revision_at: value.revision_at(),
                 time: Duration::ZERO,
                 value: Some(value.bytes()),
@@ -359,18 +365,19 @@ impl<X: Indexer, F: Fn(&[u8]) -> bool> Source for KeptEntries<'_, X, F> {
 }
 
 /// Creates a data directory with the selected entries of a state and their revisions; its store is at the revision of
-/// the state. `recode` returns the bytes to store for each value.
+/// the state. `kept` returns `None` for entries that are left out, and true for those that were updated after their
+/// creation whatever their revisions are: they get an earlier creation. `recode` returns the bytes to store for each value.
 ///
 /// # Errors
 /// See [`Image::restore`]; also if `recode` fails.
 pub fn image_of_snapshot<X: Indexer>(
     snapshot: &Snapshot<X>,
-    is_kept: impl Fn(&[u8]) -> bool,
+    kept: impl Fn(&[u8]) -> Option<bool>,
     directory: &Path,
     recode: &Recode<'_>,
     progress: impl FnMut(u64),
 ) -> Result<Summary, OpenError> {
-    let kept = KeptEntries { snapshot, is_kept };
+    let kept = KeptEntries { snapshot, kept };
     let recoded = Recoded {
         source: &kept,
         path: directory,
@@ -582,7 +589,8 @@ mod tests {
             .put("/a/y", Value::object("{\"\":}", 5));
         store.commit(two).await.unwrap();
         let snapshot = store.snapshot();
-        image_of_snapshot(&snapshot, |key| key != b"/a/5", &other, &|_, _| Ok(None), |_| {}).unwrap();
+        let kept = |key: &[u8]| (key != b"/a/5").then_some(false);
+        image_of_snapshot(&snapshot, kept, &other, &|_, _| Ok(None), |_| {}).unwrap();
         let expected: Vec<_> = shown(&store).into_iter().filter(|entry| entry.0 != b"/a/5").collect();
         let made = Store::open(Config::new(&other), ()).unwrap();
         assert_eq!(shown(&made), expected);

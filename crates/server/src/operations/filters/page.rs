@@ -63,12 +63,10 @@ mod tests {
             (Some(files), "GET", "/api", HTML, StatusCode::IM_A_TEAPOT),
             (None, "GET", "/ui/", HTML, StatusCode::IM_A_TEAPOT),
         ] {
-            let handler = Reply::UNREACHABLE
-                .behind(WithPage { files })
-                .behind(WithRequestInfo {
-                    cbor: false,
-                    own_apis: true,
-                });
+            let handler = Reply::UNREACHABLE.behind(WithPage { files }).behind(WithRequestInfo {
+                cbor: false,
+                own_apis: true,
+            });
             let mut exchange = with_header(method, path, "accept", accept);
             let answer = handler.handle(&mut exchange).await;
             assert_eq!(answer.status(), status, "{method} {path} {accept}");

@@ -78,6 +78,11 @@ impl WatchStream {
             Box::pin(changed) as BoxFuture<'static, ()>
         });
         let testing = self.hold.take_testing();
+        // A client with a full window requests no frame for a long time, so the seats do not wait for the first one.
+        match self.initial {
+            Some(_) => self.hold.begin_initial_objects(),
+            None => self.hold.begun(),
+        }
         let mut readable_changed = self.readable_changed.take();
         let mut run = Run {
             watch: self,
@@ -154,9 +159,11 @@ impl Run {
             return end.expired.then(|| self.expire());
         }
         if let Some(mut items) = self.watch.initial.take() {
+            self.watch.hold.begin_initial_chunk().await;
             let (run, more) = self.initial(&mut items).await;
             if more {
                 self.watch.initial = Some(items);
+                self.watch.hold.end_initial_chunk();
             } else {
                 self.watch.hold.begun();
             }
@@ -164,7 +171,6 @@ impl Run {
                 return Some(run);
             }
         }
-        self.watch.hold.begun();
         // Most events are selected, so that a watch reads the clock only after the first event that it skips.
         let mut turn: Option<TimeSlice> = None;
         loop {
