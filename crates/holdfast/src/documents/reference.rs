@@ -288,7 +288,7 @@ mod tests {
         assert!(flags.contains("| `--secure-port PORT` | `6443` |"), "{flags}");
         assert!(flags.contains("`--logging-format FORMAT` | `text` | Log format. JSON lines have the keys of kube-apiserver's: `text`, `json` |"));
         assert!(flags.contains("## `holdfast snapshot save`"));
-        assert!(flags.contains("| `--egress-selector-config-file` | not supported yet |"));
+        assert!(flags.contains("| `--admission-control` | not supported yet |"));
         assert!(flags.contains("| `--watch-cache-sizes` | no effect: all objects are served from memory |"));
         assert!(!flags.contains("holdfast reference"));
         let plugins = Page::AdmissionPlugins.text().unwrap();
