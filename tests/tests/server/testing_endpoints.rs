@@ -518,8 +518,9 @@ async fn restore_can_expire_watches_and_history() {
     assert!(events.next().await.is_none());
     let event = Events::open(&server, &from).await.next().await.unwrap();
     assert_eq!(event["object"]["code"], 410);
-    // A watch from the restored state works.
-    let now = format!("&resourceVersion={}", report["resourceVersion"].as_str().unwrap());
+    // A watch from the restored state works. A controller may create a ConfigMap of its own meanwhile.
+    let version = report["resourceVersion"].as_str().unwrap();
+    let now = format!("&resourceVersion={version}&fieldSelector=metadata.name=a");
     let mut events = Events::open(&server, &now).await;
     change(&mut client, "a", "3").await;
     assert_eq!(events.next().await.unwrap()["object"]["data"]["value"], "3");
