@@ -153,7 +153,13 @@ impl<X: Indexer> State<X> {
     /// Restarts the history: revisions before the current one can be neither read nor watched from. Open watches
     /// continue.
     pub fn begin_history(&self) {
-        self.compacted.fetch_max(self.revision(), Ordering::AcqRel);
+        self.begin_history_at(self.revision());
+    }
+
+    /// Restarts the history at `revision`, as [`State::begin_history`] does at the current one. Later writes, which may
+    /// have been made meanwhile, remain part of it.
+    pub fn begin_history_at(&self, revision: Revision) {
+        self.compacted.fetch_max(revision, Ordering::AcqRel);
     }
 
     /// Waits until the state is at `revision` or later.

@@ -344,6 +344,11 @@ impl<X: Indexer> Store<X> {
         self.state.begin_history();
     }
 
+    /// Restarts the history at `revision`, the revision of a write: later writes can be watched.
+    pub fn begin_history_at(&self, revision: Revision) {
+        self.state.begin_history_at(revision);
+    }
+
     /// Returns the number of events that this process has seen of the table whose keys begin with `prefix`.
     pub fn events_of(&self, prefix: &[u8]) -> u64 {
         self.state.events_of(prefix)

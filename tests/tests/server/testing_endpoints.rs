@@ -523,7 +523,8 @@ async fn restore_can_expire_watches_and_history() {
     let now = format!("&resourceVersion={version}&fieldSelector=metadata.name=a");
     let mut events = Events::open(&server, &now).await;
     change(&mut client, "a", "3").await;
-    assert_eq!(events.next().await.unwrap()["object"]["data"]["value"], "3");
+    let event = events.next().await.unwrap();
+    assert_eq!(event["object"]["data"]["value"], "3", "{event}");
 }
 
 #[tokio::test]

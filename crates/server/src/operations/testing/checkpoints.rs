@@ -222,11 +222,12 @@ impl Checkpoints {
         let definitions = context.crds.stored_revisions();
         self.gate.close();
         let outcome = store.restore(snapshot).await;
-        let expires = watchers == Watchers::Expire && outcome.is_ok();
-        if expires {
-            store.begin_history();
+        let expired = outcome.as_ref().ok().filter(|_| watchers == Watchers::Expire);
+        if let Some(restored) = expired {
+            // A controller may have written since. The client can watch from the revision of the restore.
+            store.begin_history_at(restored.revision);
         }
-        self.gate.open(expires);
+        self.gate.open(expired.is_some());
         let Restored {
             revision,
             created,
