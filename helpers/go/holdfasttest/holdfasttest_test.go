@@ -128,7 +128,8 @@ func TestRestoreDeletesLaterObjects(t *testing.T) {
 	must(t, createConfigMap(t, server.Config(), "default", "settings"))
 	restored, err := server.Restore(t.Context(), kept.Name, holdfasttest.Expire)
 	must(t, err)
-	if restored.Deleted != 1 || hasConfigMap(t, server.Config(), "default", "settings") {
+	// The server may have created objects of its own since the checkpoint.
+	if restored.Deleted < 1 || hasConfigMap(t, server.Config(), "default", "settings") {
 		t.Fatalf("%+v", restored)
 	}
 	must(t, server.Forget(t.Context(), kept.Name))

@@ -93,7 +93,8 @@ def test_restore_deletes_later_objects():
     with Server(controllers=[]) as server:
         server.keep("start")
         create(server.kubeconfig, "settings")
-        assert server.restore("start", watchers="expire")["deleted"] == 1
+        # The server may have created objects of its own since the checkpoint.
+        assert server.restore("start", watchers="expire")["deleted"] >= 1
         assert names(server.kubeconfig) == set()
         assert [entry["name"] for entry in server.checkpoints()] == ["start"]
         server.forget("start")

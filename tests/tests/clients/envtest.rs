@@ -170,12 +170,12 @@ fn flags_of_kube_apiserver_are_taken_and_others_end_the_start() {
         String::from_utf8_lossy(&rejected.stderr).contains("--no-such-flag"),
         "{rejected:?}"
     );
-    let flag = "--egress-selector-config-file=egress.yaml";
+    let flag = "--admission-control=AlwaysAdmit";
     let rejected = Command::new(&api_server).arg(flag).output().unwrap();
     assert!(!rejected.status.success());
     let log = String::from_utf8_lossy(&rejected.stderr).into_owned();
     assert!(
-        log.contains("not supported by Holdfast yet: --egress-selector-config-file"),
+        log.contains("not supported by Holdfast yet: --admission-control"),
         "{log}"
     );
     let rejected = Command::new(&api_server).output().unwrap();

@@ -96,7 +96,8 @@ class ServerTest {
         try (Holdfast server = Holdfast.start(null, List.of(), List.of())) {
             server.keep("start");
             create(server, "settings");
-            assertEquals(1, server.restore("start", Watchers.EXPIRE).deleted());
+            // The server may have created objects of its own since the checkpoint.
+            assertTrue(server.restore("start", Watchers.EXPIRE).deleted() >= 1);
             assertEquals(Set.of(), names(server));
             server.forget("start");
             assertEquals(List.of(), server.checkpoints());
