@@ -22,10 +22,15 @@ pub(crate) async fn tunnel(mut stream: ProxiedStream, proxy: &str, address: &str
     stream.write_all(request.as_bytes()).await?;
     stream.flush().await?;
     let mut head = Vec::new();
+    // Bytes before this place are searched already. The end may lie across two reads.
+    let mut searched: usize = 0;
     let end = loop {
-        if let Some(at) = head.windows(HEAD_END.len()).position(|window| window == HEAD_END) {
-            break at + HEAD_END.len();
+        let start = searched.saturating_sub(HEAD_END.len() - 1);
+        let rest = head.get(start..).unwrap_or_default();
+        if let Some(at) = rest.windows(HEAD_END.len()).position(|window| window == HEAD_END) {
+            break start + at + HEAD_END.len();
         }
+        searched = head.len();
         if head.len() >= MAX_HEAD_BYTES {
             return Err(unread("the head is too large"));
         }

@@ -52,7 +52,7 @@ pub trait ReadWrite: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> ReadWrite for S {}
 
-/// A connection through a proxy.
+/// A connection of any kind, such as one through a proxy.
 pub type ProxiedStream = Box<dyn ReadWrite>;
 
 /// Reason why there is no connection.

@@ -15,7 +15,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use crate::socket::{DialConnector, SocketConnector};
+use crate::socket::{self, DialConnector};
 
 /// Delay of the next attempt to connect to a server that does not listen yet.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -96,8 +96,10 @@ impl Client {
     /// Creates a client of the server on a Unix socket: a path, or an abstract name after `@`.
     pub fn on_socket(socket: &str) -> Self {
         let endpoint = Endpoint::from_static("http://localhost");
+        let socket = socket.to_owned();
+        let connector = DialConnector::new(move || socket::connect(socket.clone()));
         Self {
-            channel: endpoint.connect_with_connector_lazy(SocketConnector::new(socket)),
+            channel: endpoint.connect_with_connector_lazy(connector),
         }
     }
 

@@ -11,36 +11,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tower_service::Service;
 
-/// Connector to a Unix socket: a path, or an abstract name after `@`.
-#[derive(Clone)]
-pub(crate) struct SocketConnector(String);
-
-impl SocketConnector {
-    pub(crate) fn new(socket: &str) -> Self {
-        Self(socket.to_owned())
-    }
-}
-
-impl Service<Uri> for SocketConnector {
-    type Response = TokioIo<UnixStream>;
-    type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        let socket = self.0.clone();
-        Box::pin(async move {
-            let stream = match socket.strip_prefix('@') {
-                Some(name) => abstract_stream(name)?,
-                None => UnixStream::connect(&socket)
-                    .await
-                    .map_err(|error| io::Error::new(error.kind(), format!("dial unix {socket}: {error}")))?,
-            };
-            Ok(TokioIo::new(stream))
-        })
+/// Connects to a Unix socket: a path, or an abstract name after `@`.
+pub(crate) async fn connect(socket: String) -> io::Result<UnixStream> {
+    match socket.strip_prefix('@') {
+        Some(name) => abstract_stream(name),
+        None => UnixStream::connect(&socket)
+            .await
+            .map_err(|error| io::Error::new(error.kind(), format!("dial unix {socket}: {error}"))),
     }
 }
 

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow};
 use holdfast_egress::{DialObserver, Dialer, EgressConfiguration, EgressSelector, Network};
 use holdfast_server::metrics::EgressMetrics;
 use holdfast_store::{DialEtcd, EtcdStream, EtcdStreamFuture};
 
+use crate::files;
 use crate::flags::Serve;
 
 /// Maximum size of the configuration in bytes.
@@ -42,10 +43,7 @@ impl Egress {
 
 fn read(file: &Path, observer: &Arc<dyn DialObserver>) -> Result<EgressSelector> {
     let failed = "failed to read egress selector config";
-    let size = std::fs::metadata(file).map_or(0, |file| file.len());
-    if size > MAX_CONFIGURATION_BYTES {
-        bail!("{failed}: the file has {size} bytes, more than {MAX_CONFIGURATION_BYTES}");
-    }
+    files::check_size(file, MAX_CONFIGURATION_BYTES).context(failed)?;
     let text = std::fs::read(file).context(failed)?;
     let configuration = EgressConfiguration::decode(&text).map_err(|error| anyhow!("{failed}: {error}"))?;
     let invalid = |error| anyhow!("failed to validate egress selector configuration: {error}");

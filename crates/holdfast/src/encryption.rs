@@ -1,6 +1,5 @@
 //! kube-apiserver's flags for encryption at rest.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,13 +101,7 @@ impl EncryptionFlags {
 
     fn prepare(&self, file: &Path, encryption: &Encryption) -> Result<EncryptionUpdate> {
         let named = || format!("--encryption-provider-config {}", file.display());
-        let size = fs::metadata(file).map_or(0, |file| file.len());
-        if size > MAX_CONFIGURATION_BYTES {
-            bail!(
-                "{}: the file has {size} bytes, more than {MAX_CONFIGURATION_BYTES}",
-                named()
-            );
-        }
+        files::check_size(file, MAX_CONFIGURATION_BYTES).with_context(named)?;
         let text = files::read_bounded(file).with_context(named)?;
         let update = encryption.prepare(&text, self.encryption_provider_config_automatic_reload);
         update.with_context(named)

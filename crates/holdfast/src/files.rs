@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use holdfast_server::runtime::files;
 pub(crate) use holdfast_server::runtime::files::{read as read_bounded, read_all};
 
@@ -17,6 +17,13 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 /// Returns the text of the file `path`.
 pub(crate) fn read_text(path: &Path) -> Result<String> {
     files::read_text(path).with_context(|| unreadable(path))
+}
+
+/// Rejects a file of more than `max_bytes` bytes. A file whose size is unknown passes: reading it tells why.
+pub(crate) fn check_size(path: &Path, max_bytes: u64) -> Result<()> {
+    let size = fs::metadata(path).map_or(0, |file| file.len());
+    ensure!(size <= max_bytes, "the file has {size} bytes, more than {max_bytes}");
+    Ok(())
 }
 
 fn unreadable(path: &Path) -> String {

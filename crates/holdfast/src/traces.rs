@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow};
 use holdfast_controllers::Identity;
 use holdfast_egress::Dialer;
 use holdfast_grpc::Client;
 use holdfast_traces::{Endpoint, Exporter, Resource, Tracer, TracingConfiguration};
 
 use crate::certificates::hostname;
+use crate::files;
 use crate::flags::Serve;
 
 /// Name of the kind of process in traces.
@@ -71,10 +72,7 @@ fn client(configuration: &TracingConfiguration, dialer: Option<&Dialer>) -> Resu
 
 fn read(file: &Path) -> Result<TracingConfiguration> {
     let failed = "failed to read tracing config";
-    let size = std::fs::metadata(file).map_or(0, |file| file.len());
-    if size > MAX_CONFIGURATION_BYTES {
-        bail!("{failed}: the file has {size} bytes, more than {MAX_CONFIGURATION_BYTES}");
-    }
+    files::check_size(file, MAX_CONFIGURATION_BYTES).context(failed)?;
     let text = std::fs::read(file).with_context(|| format!("{failed}: unable to read tracing configuration"))?;
     TracingConfiguration::decode(&text).map_err(|error| anyhow!("{failed}: {error}"))
 }

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
+use holdfast_egress::ProxiedStream;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, Uri};
@@ -19,7 +20,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower_service::Service;
 
-use crate::remote::{Access, Stream, dial};
+use crate::remote::{Access, dial};
 
 /// Headers of a request that are passed on.
 const PASSED_ON: [header::HeaderName; 3] = [header::ACCEPT, header::ACCEPT_ENCODING, header::CONTENT_TYPE];
@@ -114,7 +115,7 @@ impl Service<Uri> for Connector {
 }
 
 /// Connection to the server.
-struct Dialed(Box<dyn Stream>);
+struct Dialed(ProxiedStream);
 
 impl Connection for Dialed {
     fn connected(&self) -> Connected {

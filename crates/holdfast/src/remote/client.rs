@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
-use holdfast_egress::Dialer;
+use holdfast_egress::{Dialer, ProxiedStream};
 use holdfast_server::wire::tls::AnyServer;
 use holdfast_value::{Limits, Value, json};
 use http::request::Builder;
@@ -18,7 +18,6 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -195,7 +194,7 @@ impl Client {
 
 /// A connection to a server, before the first request.
 pub(crate) struct Dialed {
-    pub(crate) stream: Box<dyn Stream>,
+    pub(crate) stream: ProxiedStream,
     /// URL of the server.
     uri: Uri,
     /// Certificate of the server (DER), if the connection has one.
@@ -219,10 +218,10 @@ pub(crate) async fn dial(access: &Access, dialer: Option<&Dialer>) -> Result<Dia
     let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
     let mut certificate = None;
     let connect = async {
-        let socket: Box<dyn Stream> = match dialer {
+        let socket: ProxiedStream = match dialer {
             Some(dialer) => {
                 let name = uri.host().unwrap_or_default();
-                Box::new(dialer.dial(&format!("{name}:{port}")).await?)
+                dialer.dial(&format!("{name}:{port}")).await?
             }
             None => {
                 let socket = TcpStream::connect((host.as_str(), port)).await?;
@@ -239,7 +238,7 @@ pub(crate) async fn dial(access: &Access, dialer: Option<&Dialer>) -> Result<Dia
         let stream = handshake.context("TLS")?;
         let presented = stream.get_ref().1.peer_certificates();
         certificate = presented.and_then(|chain| Some(chain.first()?.to_vec()));
-        anyhow::Ok(Box::new(stream) as Box<dyn Stream>)
+        anyhow::Ok(Box::new(stream) as ProxiedStream)
     };
     let connected = tokio::time::timeout(TIMEOUT, connect)
         .await
@@ -284,11 +283,6 @@ impl Lines {
         }
     }
 }
-
-/// Byte stream of a connection.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// Maximum number of characters of a text in messages.
 const SHOWN: usize = 1000;

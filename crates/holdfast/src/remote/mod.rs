@@ -16,7 +16,7 @@ use http::StatusCode;
 
 use crate::files;
 pub(crate) use access::{Access, AccessFlags};
-pub(crate) use client::{Client, Stream, beginning, dial};
+pub(crate) use client::{Client, beginning, dial};
 pub(crate) use resource::Resource;
 pub(crate) use users::read_users;
 

@@ -51,8 +51,8 @@ pub(crate) struct Client<'a> {
 }
 
 impl NodeConnections {
-    /// Creates the clients, which connect through `dialer`. Kubelets get `certificate`, and their own certificates are verified only if there are
-    /// `authorities`, in PEM.
+    /// Creates the clients, which connect through `dialer`. Kubelets get `certificate`, and their own certificates are
+    /// verified only if there are `authorities`, in PEM.
     ///
     /// upstream: pkg/kubelet/client#makeTransport
     ///

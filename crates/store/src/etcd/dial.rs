@@ -17,7 +17,7 @@ pub trait ReadWrite: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> ReadWrite for S {}
 
-/// A connection to a member.
+/// A connection to a member, of any kind.
 pub type EtcdStream = Box<dyn ReadWrite>;
 
 /// Outcome of a connection.
@@ -27,6 +27,17 @@ pub type EtcdStreamFuture = Pin<Box<dyn Future<Output = io::Result<EtcdStream>> 
 pub trait DialEtcd: Send + Sync + fmt::Debug {
     /// Connects to `HOST:PORT`.
     fn dial(&self, address: String) -> EtcdStreamFuture;
+}
+
+/// Returns the port of a member's URL.
+pub(super) fn port(member: &Uri) -> u16 {
+    let is_secure = member.scheme_str() == Some("https");
+    member.port_u16().unwrap_or(if is_secure { 443 } else { 80 })
+}
+
+/// Returns the `HOST:PORT` of a member's URL.
+pub(super) fn target(member: &Uri) -> String {
+    format!("{}:{}", member.host().unwrap_or_default(), port(member))
 }
 
 /// Connector of gRPC.
@@ -43,9 +54,7 @@ impl Service<Uri> for DialConnector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let is_secure = uri.scheme_str() == Some("https");
-        let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
-        let dialed = self.0.dial(format!("{}:{port}", uri.host().unwrap_or_default()));
+        let dialed = self.0.dial(target(&uri));
         Box::pin(async move { dialed.await.map(TokioIo::new) })
     }
 }

@@ -14,12 +14,12 @@ use prost::Message as _;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
-use super::dial::DialEtcd;
+use super::dial::{DialEtcd, EtcdStream, port, target};
 use super::frames::Exchange;
 use super::proto::{RangeRequest, RangeResponse};
 #[cfg(feature = "testing")]
@@ -32,11 +32,6 @@ const PATH: &str = "/etcdserverpb.KV/Range";
 const FRAME: usize = 5;
 /// Number of bytes that one read requests.
 const READ: usize = 4096;
-
-/// A connection of any kind.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// A connection without a waiting reader.
 #[cfg_attr(
@@ -56,7 +51,7 @@ pub(super) enum Line {
 
 /// A connection to a member, and the state of its exchange.
 pub(super) struct SocketLine {
-    stream: Box<dyn Stream>,
+    stream: EtcdStream,
     exchange: Exchange,
     out: BytesMut,
     came: BytesMut,
@@ -75,20 +70,16 @@ impl Line {
             .unwrap_or_default()
             .trim_start_matches('[')
             .trim_end_matches(']');
-        let port = member.port_u16().unwrap_or(if tls.is_some() { 443 } else { 80 });
-        let plain: Box<dyn Stream> = match (socket, dialer) {
+        let plain: EtcdStream = match (socket, dialer) {
             (Some(path), _) => Box::new(UnixStream::connect(path).await?),
-            (None, Some(dialer)) => {
-                let name = member.host().unwrap_or_default();
-                Box::new(dialer.dial(format!("{name}:{port}")).await?)
-            }
+            (None, Some(dialer)) => dialer.dial(target(member)).await?,
             (None, None) => {
-                let stream = TcpStream::connect((host, port)).await?;
+                let stream = TcpStream::connect((host, port(member))).await?;
                 stream.set_nodelay(true)?;
                 Box::new(stream)
             }
         };
-        let stream: Box<dyn Stream> = match tls {
+        let stream: EtcdStream = match tls {
             None => plain,
             Some(config) => {
                 let name = ServerName::try_from(host.to_owned()).map_err(Error::other)?;
