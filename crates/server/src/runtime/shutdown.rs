@@ -56,7 +56,7 @@ struct WatchPace {
 impl WatchPace {
     /// Returns the delay of the next watch that ends.
     ///
-    /// upstream: k8s.io/apiserver/pkg/server#RunWithContext
+    /// upstream: k8s.io/apiserver/pkg/server#preparedGenericAPIServer.RunWithContext
     fn next_delay(&self) -> Duration {
         #[expect(clippy::cast_precision_loss, reason = "a server has far fewer watches")]
         let seconds = |count: usize, rate: f64| count as f64 / rate;
