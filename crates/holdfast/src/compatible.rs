@@ -20,6 +20,8 @@ pub(crate) enum FlagState {
     NoEffect(&'static str),
     /// The flag is rejected.
     Unsupported,
+    /// The flag is rejected, except with these values that describe what Holdfast does, with spaces between them.
+    Fixed(&'static str),
 }
 
 /// A flag of kube-apiserver.
@@ -42,7 +44,9 @@ impl ReferenceFlag {
         let state = match state.strip_prefix("no-effect ") {
             Some(reason) => FlagState::NoEffect(reason),
             None if state == "unsupported" => FlagState::Unsupported,
-            None => FlagState::Supported,
+            None => state
+                .strip_prefix("fixed ")
+                .map_or(FlagState::Supported, FlagState::Fixed),
         };
         Some(Self {
             name,
@@ -51,13 +55,23 @@ impl ReferenceFlag {
         })
     }
 
-    /// True if the flag asks for nothing: an empty value, or a switch that is off. It is accepted even if unsupported.
+    /// True if the flag asks for nothing: an empty value, a switch that is off, or the only value of a fixed flag. It is accepted
+    /// even if unsupported.
     fn is_unset(&self, value: Option<&OsStr>) -> bool {
         let off: &[&str] = match self.takes_value {
             true => &[""],
             false => &["false", "False", "FALSE", "f", "F", "0"],
         };
-        value.is_some_and(|value| off.iter().any(|off| value == *off))
+        let fixed = match self.state {
+            FlagState::Fixed(values) => values,
+            _ => "",
+        };
+        value.is_some_and(|value| {
+            off.iter()
+                .copied()
+                .chain(fixed.split_whitespace())
+                .any(|same| value == same)
+        })
     }
 }
 
@@ -134,7 +148,8 @@ pub(crate) fn reduce(words: impl IntoIterator<Item = OsString>, command: &Comman
             continue;
         };
         let state = unknown.get(name.as_str()).map(|flag| (flag, flag.state));
-        let Some((flag, state @ (FlagState::NoEffect(_) | FlagState::Unsupported))) = state else {
+        let Some((flag, state @ (FlagState::NoEffect(_) | FlagState::Unsupported | FlagState::Fixed(_)))) = state
+        else {
             let mut word = OsString::from(format!("--{name}"));
             if let Some(value) = value {
                 word.push("=");
@@ -146,7 +161,7 @@ pub(crate) fn reduce(words: impl IntoIterator<Item = OsString>, command: &Comman
         if flag.takes_value && value.is_none() {
             value = words.next();
         }
-        if state == FlagState::Unsupported && !flag.is_unset(value.as_deref()) {
+        if !matches!(state, FlagState::NoEffect(_)) && !flag.is_unset(value.as_deref()) {
             reduced.unsupported.insert(name);
         } else {
             reduced.ignored.insert(name);
@@ -258,6 +273,34 @@ mod tests {
     }
 
     #[test]
+    fn release_other_than_own_is_rejected() {
+        let error = |word: &str| {
+            let words = ["holdfast", word].map(OsString::from);
+            reduce(words, &Arguments::command()).error()
+        };
+        for accepted in [
+            "--emulated-version=1.36",
+            "--emulated-version=kube=1.36",
+            "--emulated-version=",
+            "--min-compatibility-version=1.35",
+            "--emulation-forward-compatible=false",
+        ] {
+            assert_eq!(error(accepted), None, "{accepted}");
+        }
+        for rejected in [
+            "--emulated-version=1.35",
+            "--emulated-version=kube=1.37",
+            "--min-compatibility-version=1.36",
+            "--emulation-forward-compatible",
+            "--runtime-config-emulation-forward-compatible=true",
+        ] {
+            let name = rejected.split('=').next().unwrap();
+            let expected = format!("not supported by Holdfast yet: {name}");
+            assert_eq!(error(rejected), Some(expected), "{rejected}");
+        }
+    }
+
+    #[test]
     fn command_line_has_every_supported_flag() {
         let mut command = Arguments::command();
         command.build();
@@ -265,7 +308,9 @@ mod tests {
         for flag in reference_flags() {
             match flag.state {
                 FlagState::Supported => assert!(own.contains(flag.name), "{} is unknown", flag.name),
-                FlagState::Unsupported => assert!(!own.contains(flag.name), "{} is known", flag.name),
+                FlagState::Unsupported | FlagState::Fixed(_) => {
+                    assert!(!own.contains(flag.name), "{} is known", flag.name);
+                }
                 FlagState::NoEffect(reason) => assert!(!reason.is_empty(), "{} has no reason", flag.name),
             }
         }
