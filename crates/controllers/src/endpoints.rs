@@ -158,7 +158,7 @@ impl KubernetesEndpoints {
             Reconciler::Nothing => Ok(()),
             Reconciler::Lease => {
                 let is_removed = self.leases.remove().await?;
-                // A server that starts as the only one leaves the endpoints alone: it adds its address in a moment.
+                // A server that starts as the only one does not change the endpoints: it adds its address in a moment.
                 if !is_removed || (!self.ends() && self.leases.addresses().is_empty()) {
                     return Ok(());
                 }

@@ -1,6 +1,6 @@
 //! Return of a draft to an earlier state.
 //!
-//! The draft takes over the maps of the earlier state, which share their nodes with the current ones. Only keys whose
+//! The draft reuses the maps of the earlier state, which share their nodes with the current ones. Only keys whose
 //! entries differ cost anything: each of them gets an entry with a new revision, and an event.
 
 use std::collections::BTreeSet;
