@@ -34,6 +34,8 @@ pub(crate) struct ReferenceFlag {
     /// True if a value always follows: `--flag=value` or `--flag value`. Otherwise `--flag` and `--flag=true` are the same.
     /// Unused for supported flags, which the command line of Holdfast describes.
     takes_value: bool,
+    /// True if a supported flag with an empty value counts as absent.
+    is_unset_by_empty: bool,
 }
 
 impl ReferenceFlag {
@@ -52,6 +54,7 @@ impl ReferenceFlag {
             name,
             state,
             takes_value: kind == "value",
+            is_unset_by_empty: state == FlagState::Supported && rest == "supported or-empty",
         })
     }
 
@@ -113,8 +116,8 @@ fn long_names(command: &Command) -> BTreeSet<&str> {
     names.collect()
 }
 
-/// Removes flags of kube-apiserver that `command` does not know from a command line that serves. Underscores in names of flags
-/// become hyphens, as in kube-apiserver.
+/// Removes flags of kube-apiserver that `command` does not know from a command line that serves, and flags without a value that
+/// kube-apiserver regards as absent. Underscores in names of flags become hyphens, as in kube-apiserver.
 pub(crate) fn reduce(words: impl IntoIterator<Item = OsString>, command: &Command) -> Reduced {
     let mut reduced = Reduced {
         words: Vec::new(),
@@ -137,6 +140,11 @@ pub(crate) fn reduce(words: impl IntoIterator<Item = OsString>, command: &Comman
         .filter(|flag| !own.contains(flag.name))
         .map(|flag| (flag.name, flag))
         .collect();
+    let unset_by_empty: BTreeSet<&str> = reference_flags()
+        .filter(|flag| flag.is_unset_by_empty)
+        .map(|flag| flag.name)
+        .collect();
+    let mut seen = BTreeSet::new();
     while let Some(word) = words.next() {
         if word == "--" {
             reduced.words.push(word);
@@ -147,6 +155,16 @@ pub(crate) fn reduce(words: impl IntoIterator<Item = OsString>, command: &Comman
             reduced.words.push(word);
             continue;
         };
+        // The value of an earlier flag is not forgotten silently: then the parser rejects the empty one.
+        if seen.insert(name.clone()) && unset_by_empty.contains(name.as_str()) {
+            let is_empty = match &value {
+                Some(value) => value.is_empty(),
+                None => words.next_if(|next| next.is_empty()).is_some(),
+            };
+            if is_empty {
+                continue;
+            }
+        }
         let state = unknown.get(name.as_str()).map(|flag| (flag, flag.state));
         let Some((flag, state @ (FlagState::NoEffect(_) | FlagState::Unsupported | FlagState::Fixed(_)))) = state
         else {
@@ -242,6 +260,26 @@ mod tests {
             reduced(&["--secure_port=1", "--kubelet_timeout=1s", "--token_auth_file=a_b"]).0,
             ["--secure-port=1", "--token-auth-file=a_b"]
         );
+    }
+
+    #[test]
+    fn empty_values_unset_flags_of_files_and_lists() {
+        let words = [
+            "--client-ca-file=",
+            "--tls_cert_file",
+            "",
+            "--enable-admission-plugins=",
+            "--v=1",
+        ];
+        assert_eq!(reduced(&words).0, ["--v=1"]);
+        // Values that follow, repeated flags, and flags that kube-apiserver does not unset are the parser's.
+        let words = [
+            "--client-ca-file",
+            "a",
+            "--client-ca-file=",
+            "--service-account-issuer=",
+        ];
+        assert_eq!(reduced(&words).0, words);
     }
 
     #[test]

@@ -398,7 +398,7 @@ pub(crate) struct Serve {
           value_parser = validation::time("--livez-grace-period can not be a negative value"))]
     pub(crate) livez_grace_period: Duration,
 
-    /// Maximum number of concurrent streams on an HTTP/2 connection
+    /// Maximum number of concurrent streams on an HTTP/2 connection. With 0, the default
     #[arg(long, value_name = "NUMBER", default_value_t = 250)]
     pub(crate) http2_max_streams_per_connection: u32,
 
