@@ -20,6 +20,8 @@ pub(crate) enum FlagState {
     NoEffect(&'static str),
     /// The flag is rejected.
     Unsupported,
+    /// The flag is rejected, except with these values that describe what Holdfast does, with spaces between them.
+    Fixed(&'static str),
 }
 
 /// A flag of kube-apiserver.
@@ -32,6 +34,8 @@ pub(crate) struct ReferenceFlag {
     /// True if a value always follows: `--flag=value` or `--flag value`. Otherwise `--flag` and `--flag=true` are the same.
     /// Unused for supported flags, which the command line of Holdfast describes.
     takes_value: bool,
+    /// True if a supported flag with an empty value counts as absent.
+    is_unset_by_empty: bool,
 }
 
 impl ReferenceFlag {
@@ -42,22 +46,35 @@ impl ReferenceFlag {
         let state = match state.strip_prefix("no-effect ") {
             Some(reason) => FlagState::NoEffect(reason),
             None if state == "unsupported" => FlagState::Unsupported,
-            None => FlagState::Supported,
+            None => state
+                .strip_prefix("fixed ")
+                .map_or(FlagState::Supported, FlagState::Fixed),
         };
         Some(Self {
             name,
             state,
             takes_value: kind == "value",
+            is_unset_by_empty: state == FlagState::Supported && rest == "supported or-empty",
         })
     }
 
-    /// True if the flag asks for nothing: an empty value, or a switch that is off. It is accepted even if unsupported.
+    /// True if the flag asks for nothing: an empty value, a switch that is off, or the only value of a fixed flag. It is accepted
+    /// even if unsupported.
     fn is_unset(&self, value: Option<&OsStr>) -> bool {
         let off: &[&str] = match self.takes_value {
             true => &[""],
             false => &["false", "False", "FALSE", "f", "F", "0"],
         };
-        value.is_some_and(|value| off.iter().any(|off| value == *off))
+        let fixed = match self.state {
+            FlagState::Fixed(values) => values,
+            _ => "",
+        };
+        value.is_some_and(|value| {
+            off.iter()
+                .copied()
+                .chain(fixed.split_whitespace())
+                .any(|same| value == same)
+        })
     }
 }
 
@@ -99,8 +116,8 @@ fn long_names(command: &Command) -> BTreeSet<&str> {
     names.collect()
 }
 
-/// Removes flags of kube-apiserver that `command` does not know from a command line that serves. Underscores in names of flags
-/// become hyphens, as in kube-apiserver.
+/// Removes flags of kube-apiserver that `command` does not know from a command line that serves, and flags without a value that
+/// kube-apiserver regards as absent. Underscores in names of flags become hyphens, as in kube-apiserver.
 pub(crate) fn reduce(words: impl IntoIterator<Item = OsString>, command: &Command) -> Reduced {
     let mut reduced = Reduced {
         words: Vec::new(),
@@ -123,6 +140,11 @@ pub(crate) fn reduce(words: impl IntoIterator<Item = OsString>, command: &Comman
         .filter(|flag| !own.contains(flag.name))
         .map(|flag| (flag.name, flag))
         .collect();
+    let unset_by_empty: BTreeSet<&str> = reference_flags()
+        .filter(|flag| flag.is_unset_by_empty)
+        .map(|flag| flag.name)
+        .collect();
+    let mut seen = BTreeSet::new();
     while let Some(word) = words.next() {
         if word == "--" {
             reduced.words.push(word);
@@ -133,8 +155,19 @@ pub(crate) fn reduce(words: impl IntoIterator<Item = OsString>, command: &Comman
             reduced.words.push(word);
             continue;
         };
+        // The value of an earlier flag is not forgotten silently: then the parser rejects the empty one.
+        if seen.insert(name.clone()) && unset_by_empty.contains(name.as_str()) {
+            let is_empty = match &value {
+                Some(value) => value.is_empty(),
+                None => words.next_if(|next| next.is_empty()).is_some(),
+            };
+            if is_empty {
+                continue;
+            }
+        }
         let state = unknown.get(name.as_str()).map(|flag| (flag, flag.state));
-        let Some((flag, state @ (FlagState::NoEffect(_) | FlagState::Unsupported))) = state else {
+        let Some((flag, state @ (FlagState::NoEffect(_) | FlagState::Unsupported | FlagState::Fixed(_)))) = state
+        else {
             let mut word = OsString::from(format!("--{name}"));
             if let Some(value) = value {
                 word.push("=");
@@ -146,7 +179,7 @@ pub(crate) fn reduce(words: impl IntoIterator<Item = OsString>, command: &Comman
         if flag.takes_value && value.is_none() {
             value = words.next();
         }
-        if state == FlagState::Unsupported && !flag.is_unset(value.as_deref()) {
+        if !matches!(state, FlagState::NoEffect(_)) && !flag.is_unset(value.as_deref()) {
             reduced.unsupported.insert(name);
         } else {
             reduced.ignored.insert(name);
@@ -230,6 +263,26 @@ mod tests {
     }
 
     #[test]
+    fn empty_values_unset_flags_of_files_and_lists() {
+        let words = [
+            "--client-ca-file=",
+            "--tls_cert_file",
+            "",
+            "--enable-admission-plugins=",
+            "--v=1",
+        ];
+        assert_eq!(reduced(&words).0, ["--v=1"]);
+        // Values that follow, repeated flags, and flags that kube-apiserver does not unset are the parser's.
+        let words = [
+            "--client-ca-file",
+            "a",
+            "--client-ca-file=",
+            "--service-account-issuer=",
+        ];
+        assert_eq!(reduced(&words).0, words);
+    }
+
+    #[test]
     fn unknown_flags_are_kept_for_the_parser() {
         let (words, ignored) = reduced(&["--no-such-flag=1", "--", "-v=2"]);
         assert_eq!(words, ["--no-such-flag=1", "--", "-v=2"]);
@@ -258,6 +311,34 @@ mod tests {
     }
 
     #[test]
+    fn release_other_than_own_is_rejected() {
+        let error = |word: &str| {
+            let words = ["holdfast", word].map(OsString::from);
+            reduce(words, &Arguments::command()).error()
+        };
+        for accepted in [
+            "--emulated-version=1.36",
+            "--emulated-version=kube=1.36",
+            "--emulated-version=",
+            "--min-compatibility-version=1.35",
+            "--emulation-forward-compatible=false",
+        ] {
+            assert_eq!(error(accepted), None, "{accepted}");
+        }
+        for rejected in [
+            "--emulated-version=1.35",
+            "--emulated-version=kube=1.37",
+            "--min-compatibility-version=1.36",
+            "--emulation-forward-compatible",
+            "--runtime-config-emulation-forward-compatible=true",
+        ] {
+            let name = rejected.split('=').next().unwrap();
+            let expected = format!("not supported by Holdfast yet: {name}");
+            assert_eq!(error(rejected), Some(expected), "{rejected}");
+        }
+    }
+
+    #[test]
     fn command_line_has_every_supported_flag() {
         let mut command = Arguments::command();
         command.build();
@@ -265,7 +346,9 @@ mod tests {
         for flag in reference_flags() {
             match flag.state {
                 FlagState::Supported => assert!(own.contains(flag.name), "{} is unknown", flag.name),
-                FlagState::Unsupported => assert!(!own.contains(flag.name), "{} is known", flag.name),
+                FlagState::Unsupported | FlagState::Fixed(_) => {
+                    assert!(!own.contains(flag.name), "{} is known", flag.name);
+                }
                 FlagState::NoEffect(reason) => assert!(!reason.is_empty(), "{} has no reason", flag.name),
             }
         }

@@ -90,18 +90,29 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     write().with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// YAML document of a text.
+pub(crate) struct Document {
+    /// First line of the document in the text, from 1.
+    pub(crate) line: usize,
+    pub(crate) text: String,
+}
+
 /// Splits a text into its non-empty YAML documents.
-pub(crate) fn documents(text: &str) -> Vec<String> {
-    let mut all = vec![String::new()];
-    for line in text.lines() {
+pub(crate) fn documents(text: &str) -> Vec<Document> {
+    let empty = |line| Document {
+        line,
+        text: String::new(),
+    };
+    let mut all = vec![empty(1)];
+    for (index, line) in text.lines().enumerate() {
         if line.strip_prefix("---").is_some_and(|rest| rest.trim().is_empty()) {
-            all.push(String::new());
+            all.push(empty(index + 2));
         } else if let Some(last) = all.last_mut() {
-            last.push_str(line);
-            last.push('\n');
+            last.text.push_str(line);
+            last.text.push('\n');
         }
     }
-    all.retain(|document| !document.trim().is_empty());
+    all.retain(|document| !document.text.trim().is_empty());
     all
 }
 

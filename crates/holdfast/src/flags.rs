@@ -27,6 +27,7 @@ use crate::envtest::EnvtestFlags;
 use crate::fairness::FairnessFlags;
 use crate::history::HistoryFlags;
 use crate::kubelets::KubeletFlags;
+use crate::lint::LintFlags;
 use crate::logging::Verbosity;
 use crate::page::PageFlags;
 use crate::remote::{AccessFlags, ObjectFlags, ReadyFlags};
@@ -87,6 +88,10 @@ pub(crate) enum Command {
     Ui(Box<PageFlags>),
     /// Show what an apply of manifests would change, or the difference between two versions of an object.
     Diff(Box<DiffFlags>),
+    /// Check manifests without a cluster: schemas, validation, CEL rules, policies, and conflicts between field managers.
+    ///
+    /// A temporary server in memory applies the manifests, with the CRDs and policies among them. Webhooks are not called.
+    Lint(Box<LintFlags>),
     /// Print the versions of an object with their field managers and changed fields, the newest first.
     History(Box<HistoryFlags>),
     /// Write an earlier version of an object again.
@@ -393,7 +398,7 @@ pub(crate) struct Serve {
           value_parser = validation::time("--livez-grace-period can not be a negative value"))]
     pub(crate) livez_grace_period: Duration,
 
-    /// Maximum number of concurrent streams on an HTTP/2 connection
+    /// Maximum number of concurrent streams on an HTTP/2 connection. With 0, the default
     #[arg(long, value_name = "NUMBER", default_value_t = 250)]
     pub(crate) http2_max_streams_per_connection: u32,
 

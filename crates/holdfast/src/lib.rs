@@ -40,6 +40,7 @@ mod help;
 mod history;
 mod kubeconfig;
 mod kubelets;
+mod lint;
 mod logging;
 mod openapi;
 mod page;

@@ -13,7 +13,8 @@ use crate::flags::{Arguments, Command};
 use crate::remote::{ObjectFlags, ReadyFlags};
 use crate::terminal::printable_text;
 use crate::{
-    apply, blame, check, copy, diff, doctor, documents, envtest, history, page, remote, run, serve, snapshot, undo,
+    apply, blame, check, copy, diff, doctor, documents, envtest, history, lint, page, remote, run, serve, snapshot,
+    undo,
 };
 
 /// Runs the binary: the server, or the command that its command line names.
@@ -34,6 +35,10 @@ pub fn main() -> ExitCode {
                 command: Some(Command::Diff(flags)),
                 ..
             } => return diff::run(&flags),
+            Arguments {
+                command: Some(Command::Lint(flags)),
+                ..
+            } => return lint::run(&flags),
             arguments => run_command(arguments),
         },
     };
@@ -69,8 +74,10 @@ fn run_command(mut arguments: Arguments) -> anyhow::Result<()> {
         Some(Command::Completions(flags)) => documents::completions(flags),
         Some(Command::Man(flags)) => documents::man(&flags),
         Some(Command::Reference(flags)) => documents::reference(flags),
-        // `main` and the parser have replaced the last three.
-        None | Some(Command::Diff(_) | Command::Run(_) | Command::Serve(_)) => serve::run(&mut arguments.serve),
+        // `main` and the parser have replaced the last four.
+        None | Some(Command::Diff(_) | Command::Lint(_) | Command::Run(_) | Command::Serve(_)) => {
+            serve::run(&mut arguments.serve)
+        }
     }
 }
 

@@ -568,7 +568,11 @@ const WATCH_CLOSE_LIMIT: Duration = Duration::from_secs(5);
 pub(crate) fn limits(flags: &Serve) -> Limits {
     let defaults = Limits::default();
     Limits {
-        concurrent_streams: flags.http2_max_streams_per_connection,
+        // Zero, the default in kube-apiserver, asks for the default of the server.
+        concurrent_streams: match flags.http2_max_streams_per_connection {
+            0 => defaults.concurrent_streams,
+            streams => streams,
+        },
         connections_per_address: flags.max_connections_per_address,
         // The time limit of the request, and the same time again for reading the response.
         exchange: 2 * flags.request_timeout,

@@ -64,6 +64,7 @@ pub struct Server {
     url: String,
     administrator: Administrator,
     streams: mpsc::Sender<DuplexStream>,
+    service: Arc<Service>,
     /// Task that serves the connections from this process.
     in_process: JoinHandle<()>,
 }
@@ -154,6 +155,15 @@ impl Server {
         };
         let started = self.origin.start(state).await?;
         Ok(Self::from_started(self.origin.flags(), started)?)
+    }
+
+    /// Returns the number of bindings of admission policies that are in effect.
+    pub(crate) fn policy_bindings(&self) -> usize {
+        let policies = &self.service.context.shared.policies;
+        let (validating, mutating) = (policies.validating.now(), policies.mutating.now());
+        let validating = validating.hooks().iter().map(|hook| hook.bindings.len());
+        let mutating = mutating.hooks().iter().map(|hook| hook.bindings.len());
+        validating.chain(mutating).sum()
     }
 
     /// Ends the server: closes the port, ends watches, waits for requests in progress and releases the store. Later requests of
@@ -274,10 +284,16 @@ impl Server {
         let origin = started.origin.clone();
         let serving = started.begin(flags)?;
         let (streams, received) = mpsc::channel(WAITING_CONNECTIONS);
-        let accepted =
-            connection::serve_in_process::<Service>(received, client, service, limits(flags), serving.shutdown());
+        let accepted = connection::serve_in_process(
+            received,
+            client,
+            Arc::clone(&service),
+            limits(flags),
+            serving.shutdown(),
+        );
         Ok(Self {
             url,
+            service,
             administrator,
             streams,
             in_process: tokio::spawn(accepted),

@@ -145,6 +145,8 @@ pub struct Checks {
     pub min_items: Option<i64>,
     /// Maximum number of items.
     pub max_items: Option<i64>,
+    /// True if no item may be repeated. No CRD that is written today has this keyword.
+    pub unique_items: bool,
     /// Minimum number of fields.
     pub min_properties: Option<i64>,
     /// Maximum number of fields.
@@ -344,6 +346,7 @@ impl Checks {
                 .map(|text| Pattern::new(text, memory)),
             min_items: count("minItems"),
             max_items: count("maxItems"),
+            unique_items: schema.get("uniqueItems").and_then(Value::as_bool).unwrap_or_default(),
             min_properties: count("minProperties"),
             max_properties: count("maxProperties"),
             values: list(schema.get("enum")).to_vec(),
@@ -367,6 +370,7 @@ impl Checks {
             && self.maximum.is_none()
             && self.multiple_of.is_none()
             && self.pattern.is_none()
+            && !self.unique_items
             && self.values.is_empty()
             && self.required.is_empty()
             && self.not.is_none()

@@ -10,7 +10,7 @@ use holdfast_value::SmolStr;
 pub struct Pattern {
     text: SmolStr,
     memory: PatternMemory,
-    compiled: OnceLock<Option<holdfast_cel::Pattern>>,
+    compiled: OnceLock<Result<holdfast_cel::Pattern, PatternError>>,
 }
 
 impl PartialEq for Pattern {
@@ -41,10 +41,17 @@ impl Pattern {
 
     /// Returns true if the expression matches anywhere in `text`. An invalid expression matches nothing.
     pub fn matches(&self, text: &str) -> bool {
-        let compiled = self
-            .compiled
-            .get_or_init(|| holdfast_cel::Pattern::compile(&self.text, &self.memory).ok());
-        compiled.as_ref().is_some_and(|regex| regex.is_match(text))
+        self.compiled().as_ref().is_ok_and(|regex| regex.is_match(text))
+    }
+
+    /// Returns the syntax error of the expression, if it has one. Only stored CRDs have such expressions.
+    pub fn error(&self) -> Option<&PatternError> {
+        self.compiled().as_ref().err()
+    }
+
+    fn compiled(&self) -> &Result<holdfast_cel::Pattern, PatternError> {
+        self.compiled
+            .get_or_init(|| holdfast_cel::Pattern::compile(&self.text, &self.memory).map_err(PatternError))
     }
 
     /// Checks the syntax of an expression without compiling it.

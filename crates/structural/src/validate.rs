@@ -1,5 +1,7 @@
 //! Validation of values against a schema, in the order and the words of the reference (go-openapi).
 
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::LazyLock;
 
 use holdfast_schema::{FieldError, FieldErrorKind, FieldPath};
@@ -289,7 +291,14 @@ impl Validation<'_> {
         }
         match &checks.pattern {
             Some(pattern) if !pattern.matches(text) => {
-                self.invalid(place, text, format_args!("should match '{}'", pattern.text()))
+                let expected = pattern.text();
+                match pattern.error() {
+                    Some(error) => {
+                        let what = format_args!("should match '{expected}, but pattern is invalid: {error}'");
+                        self.invalid(place, text, what)
+                    }
+                    None => self.invalid(place, text, format_args!("should match '{expected}'")),
+                }
             }
             _ => Outcome::default(),
         }
@@ -419,6 +428,11 @@ impl Validation<'_> {
         if let Some(most) = checks.max_items.filter(|most| items > *most) {
             outcome.merge(self.too_many(place, items, most));
         }
+        if checks.unique_items && has_repeated_item(list) {
+            let name = place.text();
+            let detail = format!("{name} in body shouldn't contain duplicates");
+            outcome.merge(self.error(FieldErrorKind::Invalid, &name, Some("".into()), detail));
+        }
         outcome.count();
         outcome
     }
@@ -524,6 +538,45 @@ fn is_alike(a: &Value, b: &Value) -> bool {
             a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| is_alike(a, b)))
         }
         _ => a == b,
+    }
+}
+
+/// Returns true if two items of a list are equal and of the same types.
+fn has_repeated_item(list: &List) -> bool {
+    let hashes = RandomState::new();
+    let mut items_by_hash: HashMap<u64, Vec<&Value>> = HashMap::with_capacity(list.len());
+    list.iter().any(|item| {
+        let mut hasher = hashes.build_hasher();
+        hash_with_types(item, &mut hasher);
+        let items = items_by_hash.entry(hasher.finish()).or_default();
+        let is_repeated = items.iter().any(|earlier| is_alike(item, earlier));
+        items.push(item);
+        is_repeated
+    })
+}
+
+/// Hashes a value so that values have the same hash if they are equal and of the same types.
+fn hash_with_types(value: &Value, hasher: &mut impl Hasher) {
+    std::mem::discriminant(value).hash(hasher);
+    match value {
+        Value::Null => {}
+        Value::Bool(flag) => flag.hash(hasher),
+        Value::Int(number) => number.hash(hasher),
+        Value::UInt(number) => number.hash(hasher),
+        // Negative zero equals zero.
+        Value::Float(number) => (number + 0.0).to_bits().hash(hasher),
+        Value::String(text) => text.hash(hasher),
+        Value::List(list) => {
+            list.len().hash(hasher);
+            list.iter().for_each(|item| hash_with_types(item, hasher));
+        }
+        Value::Map(map) => {
+            map.len().hash(hasher);
+            for (name, value) in map {
+                name.hash(hasher);
+                hash_with_types(value, hasher);
+            }
+        }
     }
 }
 

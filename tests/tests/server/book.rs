@@ -381,6 +381,11 @@ fn diffs_are_as_the_page_describes() {
     Programs::new().run("how-to/diffs.md");
 }
 
+#[test]
+fn manifests_are_checked_as_the_page_describes() {
+    Programs::new().run("how-to/lint.md");
+}
+
 #[needs(kubectl)]
 #[test]
 fn history_is_as_the_page_describes() {

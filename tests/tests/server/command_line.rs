@@ -91,6 +91,19 @@ fn missing_kubeconfig_is_named() {
 }
 
 #[test]
+fn emulation_of_another_release_is_rejected() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = format!("--data-dir={}", folder.path().display());
+    let output = output(&["--secure-port=0", &data, "--emulated-version=1.35"]);
+    let message = stderr(&output);
+    assert!(!output.status.success(), "{message}");
+    assert!(
+        message.contains("not supported by Holdfast yet: --emulated-version"),
+        "{message}"
+    );
+}
+
+#[test]
 fn missing_token_file_is_reported_once() {
     let folder = tempfile::tempdir().unwrap();
     let data = format!("--data-dir={}", folder.path().display());

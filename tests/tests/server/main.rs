@@ -35,6 +35,7 @@ mod forks_and_timeline;
 mod gates;
 mod history;
 mod kubelets;
+mod lint;
 mod migration;
 mod nodes;
 mod packaging;

@@ -500,6 +500,19 @@ async fn clients_are_reached_as_flags_say() {
 }
 
 #[tokio::test]
+async fn flags_without_value_have_their_defaults() {
+    let flags = [
+        "--http2-max-streams-per-connection=0",
+        "--client-ca-file=",
+        "--cors-allowed-origins=",
+    ];
+    let server = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
+    let mut connection = Target::new(&server).unwrap().connect_http2().await.unwrap();
+    let answer = tokio::time::timeout(std::time::Duration::from_secs(20), connection.get("/version", "*/*"));
+    assert_eq!(answer.await.expect("an answer").unwrap().status(), 200);
+}
+
+#[tokio::test]
 async fn connections_end_by_chance_where_a_flag_says_so() {
     let server = Server::start(&Binary::debug().unwrap(), &["--goaway-chance=0.02"]).unwrap();
     let mut connection = Target::new(&server).unwrap().connect_http2().await.unwrap();

@@ -29,7 +29,8 @@ pub(crate) fn read(paths: &[PathBuf]) -> Result<Vec<Value>> {
     Ok(manifests)
 }
 
-fn files_at(path: &Path) -> Result<Vec<PathBuf>> {
+/// Returns the file, or the manifests of the directory in the order of their names.
+pub(crate) fn files_at(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
@@ -46,7 +47,8 @@ fn files_at(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn text_of(path: &Path) -> Result<String> {
+/// Returns the text of the file; `-` is the standard input.
+pub(crate) fn text_of(path: &Path) -> Result<String> {
     if path != Path::new("-") {
         return files::read_text(path);
     }
@@ -57,7 +59,7 @@ fn text_of(path: &Path) -> Result<String> {
 /// Adds the objects of each document.
 fn parse(text: &str, manifests: &mut Vec<Value>) -> Result<()> {
     for document in files::documents(text) {
-        let object = yaml::parse(document.as_bytes(), &Limits::REQUEST)?;
+        let object = yaml::parse(document.text.as_bytes(), &Limits::REQUEST)?;
         let items = object.get("items").and_then(Value::as_list);
         match (object.str_at(&["kind"]), items) {
             _ if object.is_null() => {}

@@ -62,6 +62,7 @@ fn table_of_reference_flags(page: &mut String) {
             FlagState::Supported => "supported".to_owned(),
             FlagState::NoEffect(reason) => format!("no effect: {reason}"),
             FlagState::Unsupported => "not supported yet".to_owned(),
+            FlagState::Fixed(values) => format!("not supported yet, except the values {}", values.replace(' ', ", ")),
         };
         let _ = writeln!(page, "| `--{}` | {} |", flag.name, cell(&state));
     }

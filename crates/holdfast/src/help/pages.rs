@@ -99,7 +99,7 @@ const SERVER: CommandPage = CommandPage {
 };
 
 /// All pages.
-const PAGES: [CommandPage; 20] = [
+const PAGES: [CommandPage; 21] = [
     CommandPage {
         command: "",
         environment: &[KUBECONFIG, LOG, ENVTEST_CONTROLLERS, ENVTEST_RECORD],
@@ -231,6 +231,29 @@ const PAGES: [CommandPage; 20] = [
             ("0", "No object would change"),
             ("1", "Objects would change, or applies conflict"),
             ("2", "Applies would fail, or the server cannot be reached"),
+        ],
+        ..EMPTY
+    },
+    CommandPage {
+        command: "lint",
+        examples: &[
+            (
+                "Check the manifests of a directory and those below it",
+                "holdfast lint -R -f manifests",
+            ),
+            (
+                "Check whether two teams set the same fields",
+                "holdfast lint --manager=app=deploy/app --manager=platform=deploy/platform",
+            ),
+            (
+                "Write a report for a code host",
+                "holdfast lint -f manifests -o sarif > lint.sarif",
+            ),
+        ],
+        exit: &[
+            ("0", "There are no errors"),
+            ("1", "There are errors, or warnings with --warnings-as-errors"),
+            ("2", "The command line is invalid, or a file cannot be read"),
         ],
         ..EMPTY
     },

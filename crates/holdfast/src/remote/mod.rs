@@ -17,7 +17,7 @@ use http::StatusCode;
 use crate::files;
 pub(crate) use access::{Access, AccessFlags};
 pub(crate) use client::{Client, beginning, dial};
-pub(crate) use resource::Resource;
+pub(crate) use resource::{AGGREGATED, Resource};
 pub(crate) use users::read_users;
 
 /// Selection of an object and of its server.

@@ -15,7 +15,7 @@ pub(crate) struct Resource {
 }
 
 /// Discovery in the newer form, one document for many groups.
-const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 impl Resource {
     /// Finds the resource for `name` in the discovery of `client`'s server.
@@ -30,19 +30,36 @@ impl Resource {
         Err(anyhow::anyhow!("the server doesn't have a resource type {name:?}"))
     }
 
+    /// Finds the resource of a kind in a discovery document of `root`, which is `/api` or `/apis`.
+    pub(crate) fn find_kind(root: &str, groups: &Value, group: &str, version: &str, kind: &str) -> Option<Self> {
+        let name = format!("{kind}.{version}.{group}");
+        Wanted::parse(&name).find(root, groups)
+    }
+
     /// Returns the path of the object `name`.
     pub(crate) fn path(&self, namespace: &str, name: &str) -> Result<String> {
-        let is_segment = |text: &str| !text.contains(['/', '%', '?', '#', ' ']) && !text.contains(char::is_control);
-        let valid = |text: &str| !matches!(text, "" | "." | "..") && is_segment(text);
         let shown = || format!("there can be no object {name:?} in {namespace:?}");
-        let fits = valid(name) && (!self.namespaced || valid(namespace));
-        fits.then_some(()).with_context(shown)?;
-        let Self { root, plural, .. } = self;
-        Ok(match self.namespaced {
-            true => format!("{root}/namespaces/{namespace}/{plural}/{name}"),
-            false => format!("{root}/{plural}/{name}"),
-        })
+        is_segment(name).then_some(()).with_context(shown)?;
+        Ok(format!("{}/{name}", self.collection(namespace).with_context(shown)?))
     }
+
+    /// Returns the path of the objects in a namespace.
+    pub(crate) fn collection(&self, namespace: &str) -> Result<String> {
+        let Self { root, plural, .. } = self;
+        if !self.namespaced {
+            return Ok(format!("{root}/{plural}"));
+        }
+        let shown = || format!("there can be no namespace {namespace:?}");
+        is_segment(namespace).then_some(()).with_context(shown)?;
+        Ok(format!("{root}/namespaces/{namespace}/{plural}"))
+    }
+}
+
+/// Returns true if the text can be a segment of a path.
+fn is_segment(text: &str) -> bool {
+    let has_other_meaning =
+        |character: char| matches!(character, '/' | '%' | '?' | '#' | ' ') || character.is_control();
+    !matches!(text, "" | "." | "..") && !text.contains(has_other_meaning)
 }
 
 /// The name that the user typed, in lower case.

@@ -94,7 +94,7 @@ pub(super) fn read(folder: &Path, plugin: Plugin) -> Result<(Vec<Manifest>, Stri
         digest.update([0]);
         let text = String::from_utf8(bytes).map_err(|error| format!("error loading {}: {error}", path.display()))?;
         for document in files::documents(&text) {
-            let object = yaml::parse(document.as_bytes(), &Limits::default()).map_err(|error| error.to_string());
+            let object = yaml::parse(document.text.as_bytes(), &Limits::default()).map_err(|error| error.to_string());
             let taken = object.and_then(|object| found.take(object, &path, 0));
             taken.map_err(|why| format!("error loading {}: {why}", path.display()))?;
         }

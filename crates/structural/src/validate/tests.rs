@@ -35,6 +35,13 @@ fn same_error_of_two_schemas_is_reported_once() {
 }
 
 #[test]
+fn text_of_invalid_pattern_is_rejected_with_syntax_error() {
+    let syntax = "error parsing regexp: missing closing ]: `[`";
+    let reported = format!(r#"a: Invalid value: "v": a in body should match '([, but pattern is invalid: {syntax}'"#);
+    assert_eq!(errors_of(r#"{"type":"string","pattern":"(["}"#, r#""v""#), [reported]);
+}
+
+#[test]
 fn each_keyword_rejects_what_it_is_to_reject() {
     for (schema, good, bad, reported) in [
         (
@@ -180,6 +187,12 @@ fn each_keyword_rejects_what_it_is_to_reject() {
             r#""a""#,
             r#""A""#,
             r#"a: Invalid value: "A": a in body should match '^[a-z]+$'"#,
+        ),
+        (
+            r#"{"type":"array","uniqueItems":true}"#,
+            r#"[1,"1",1.5,true,null,[1],[1.0],{"b":1},{"b":1.0}]"#,
+            r#"[{"a":[1,null],"b":-0.0},0,{"b":0.0,"a":[1,null]}]"#,
+            r#"a: Invalid value: "": a in body shouldn't contain duplicates"#,
         ),
         (
             r#"{"type":"string","format":"date"}"#,

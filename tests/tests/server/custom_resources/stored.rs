@@ -166,6 +166,51 @@ async fn stored_unstructured_schema_is_reported_and_not_published() {
 
 #[needs(etcd)]
 #[tokio::test]
+async fn stored_schema_with_forbidden_keywords_validates() {
+    let etcd = Etcd::one().unwrap();
+    let properties = json!({
+        "text": {"type": "string", "pattern": "(["},
+        "list": {"type": "array", "uniqueItems": true, "items": {"type": "string"}},
+        "keyed": {"type": "array", "x-kubernetes-list-type": "map", "items": {"type": "object",
+            "properties": {"k": {"type": "string"}}}},
+    });
+    let schema = json!({"openAPIV3Schema": {"type": "object", "properties": properties}});
+    let crd = json!({"validation": schema, "preserveUnknownFields": false});
+    put_crd(&etcd, "words", "Word", &crd);
+    let servers = format!("--etcd-servers={}", etcd.endpoints());
+    let server = Server::start(&Binary::debug().unwrap(), &[&servers]).unwrap();
+    let target = Target::new(&server).unwrap();
+    until(&target, &format!("{CRDS}/words.example.com"), |_, crd| {
+        is_established(crd)
+    })
+    .await;
+
+    let all = "/apis/example.com/v1/namespaces/default/words";
+    let syntax = "error parsing regexp: missing closing ]: `[`";
+    let pattern =
+        format!("text: Invalid value: \"v\": text in body should match '([, but pattern is invalid: {syntax}'");
+    let repeated = "list: Invalid value: \"\": list in body shouldn't contain duplicates";
+    for (name, value, expected) in [
+        ("text", json!("v"), pattern.as_str()),
+        ("list", json!(["1", "1"]), repeated),
+    ] {
+        let mut object = json!({"apiVersion": "example.com/v1", "kind": "Word", "metadata": {"name": "a"}});
+        object[name] = value;
+        let (code, answer) = ask(&target, Method::POST, all, JSON, &object).await;
+        assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+        assert_eq!(
+            answer["message"],
+            format!("Word.example.com \"a\" is invalid: {expected}")
+        );
+    }
+    let distinct = json!({"apiVersion": "example.com/v1", "kind": "Word", "metadata": {"name": "a"},
+        "list": ["1", "2"], "keyed": [{"k": "1"}]});
+    let (code, answer) = ask(&target, Method::POST, all, JSON, &distinct).await;
+    assert_eq!(code, StatusCode::CREATED, "{answer}");
+}
+
+#[needs(etcd)]
+#[tokio::test]
 async fn stored_rule_that_does_not_compile_rejects_writes() {
     let etcd = Etcd::one().unwrap();
     let rules = json!([{"rule": "self.nope > 1"}]);
