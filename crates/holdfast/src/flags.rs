@@ -88,11 +88,13 @@ pub(crate) enum Command {
     Ui(Box<PageFlags>),
     /// Show what an apply of manifests would change, or the difference between two versions of an object.
     Diff(Box<DiffFlags>),
-    /// Check manifests without a cluster: schemas, validation, CEL rules, policies, and conflicts between field managers.
+    /// Check manifests without a cluster.
     ///
-    /// A temporary server in memory applies the manifests, with the CRDs and policies among them. Webhooks are not called.
+    /// Finds violations of schemas, validation, CEL rules and policies, and conflicts between field managers. A temporary server in memory applies the manifests, with the CRDs and policies among them. Webhooks are not called.
     Lint(Box<LintFlags>),
-    /// Print the versions of an object with their field managers and changed fields, the newest first.
+    /// Print the versions of an object with managers and changed fields.
+    ///
+    /// The newest version is the first.
     History(Box<HistoryFlags>),
     /// Write an earlier version of an object again.
     ///

@@ -57,7 +57,7 @@ fn valid_manifests_have_no_findings() {
         ("a.yaml", CONFIG_MAP),
         (
             "below/pod.yaml",
-            "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: other}\nspec: {serviceAccountName: x, priorityClassName: y, \
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: other}\nspec: {serviceAccountName: x, priorityClassName: high, \
              runtimeClassName: z, containers: [{name: c, image: i}]}\n",
         ),
         (
@@ -107,6 +107,7 @@ fn each_rule_finds_its_violation() {
         "./4.yaml:1 schema -",
         "./5.yaml:1 schema -",
         "./6.yaml:1 validation spec.ports[0].port",
+        "./6.yaml:1 validation spec.ports[0].targetPort",
         "./7.yaml:1 policy -",
         "./8.yaml:1 warning -",
         "./9.yaml:1 validation -",

@@ -413,7 +413,7 @@ mod tests {
     fn examples_parse() {
         let words = |line: &str| -> Option<Vec<std::ffi::OsString>> {
             let (_, line) = line.split_at(line.find("holdfast")?);
-            let end = line.find(['|', ')', '"']).unwrap_or(line.len());
+            let end = line.find(['|', '>', ')', '"']).unwrap_or(line.len());
             Some(line[..end].split_whitespace().map(Into::into).collect())
         };
         for (_, line) in PAGES.iter().flat_map(|page| page.examples) {

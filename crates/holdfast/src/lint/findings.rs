@@ -136,8 +136,8 @@ impl Problem {
             true => Rule::Policy,
             false => rule,
         };
-        let causes = status.at(&["details", "causes"]).and_then(Value::as_list);
-        let causes = causes.into_iter().flat_map(|causes: &List| causes.iter());
+        let list = status.at(&["details", "causes"]).and_then(Value::as_list);
+        let causes = list.into_iter().flat_map(|list: &List| list.iter());
         let mut problems: Vec<Self> = causes
             .map(|cause| {
                 let message = text(cause, "message");

@@ -64,7 +64,7 @@ enum LintFormat {
     Text,
     /// One JSON document.
     Json,
-    /// SARIF 2.1.0, which code hosts show beside the lines.
+    /// SARIF 2.1.0, which code hosts show at the lines of a file.
     Sarif,
 }
 

@@ -114,8 +114,8 @@ pub(super) fn sarif(findings: &[Finding]) -> String {
 /// Returns the file as a relative URI reference with slashes.
 fn uri(finding: &Finding) -> String {
     let path = finding.place.file.display().to_string();
-    let path = path.strip_prefix("./").unwrap_or(&path);
-    let segments: Vec<String> = path.split('/').map(encoded).collect();
+    let relative = path.strip_prefix("./").unwrap_or(&path);
+    let segments: Vec<String> = relative.split('/').map(encoded).collect();
     segments.join("/")
 }
 
