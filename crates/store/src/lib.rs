@@ -76,5 +76,5 @@ pub use state::{Draft, HistoryLimits, Publisher, Range, Snapshot, State};
 pub use store::Store;
 pub use transaction::{Committed, Guard, MAX_KEY, MAX_OPS, MAX_VALUE, Op, Revisions, Transaction};
 pub use transform::{ENCRYPTED, ENCRYPTED_WITHOUT_PROVIDER, Transformed, Transformer, is_encrypted};
-pub use versions::{KeyVersion, KeyVersions};
+pub use versions::{KeyVersion, KeyVersions, VersionStep};
 pub use watch::Watcher;

@@ -12,7 +12,7 @@ use crate::history::{Channel, Event, EventKind, Ring};
 use crate::key::{Key, Revision};
 use crate::state::State;
 
-/// Number of events that a scan checks before it releases the ring's lock for writers.
+/// Number of events that one step checks. It bounds how long a step takes, and how long it delays writers.
 const SCAN: usize = 4096;
 
 /// One version of a key.
@@ -46,10 +46,22 @@ impl<X: Indexer> KeyVersion<X> {
 }
 
 /// Iterator over the versions of one key, the newest first. Versions that leave the history meanwhile are left out.
+///
+/// [`Iterator::next`] may check the whole history before it returns. [`KeyVersions::step`] takes less than a millisecond.
 pub struct KeyVersions<X: Indexer> {
     channel: Arc<Channel<X>>,
     key: Key,
     position: Position<X>,
+}
+
+/// Result of [`KeyVersions::step`].
+pub enum VersionStep<X: Indexer> {
+    /// The next version.
+    Version(KeyVersion<X>),
+    /// No version was found yet. The next step continues the search.
+    Searching,
+    /// There is no further version.
+    End,
 }
 
 /// Place of the next version.
@@ -85,22 +97,31 @@ impl<X: Indexer> KeyVersions<X> {
         Ok(Self { channel, key, position })
     }
 
-    /// Returns the newest event of the key whose sequence number is lower than `below`.
-    fn find_below(&self, below: u64) -> Option<(u64, Arc<Event<X>>)> {
-        let mut end = below;
-        loop {
-            let ring = self.channel.ring.read();
-            for _ in 0..SCAN {
-                if end <= ring.first {
-                    return None;
-                }
-                end -= 1;
-                let event = ring.get(end)?;
-                if *event.key() == self.key {
-                    return Some((end, event.clone()));
-                }
+    /// Makes one step towards the next version.
+    pub fn step(&mut self) -> VersionStep<X> {
+        let (found, known) = match std::mem::replace(&mut self.position, Position::End) {
+            Position::Known(entry) => {
+                let found = find(&self.channel.ring.read(), &self.key, entry.mod_revision());
+                (found, Some(entry))
             }
-        }
+            Position::Below(sequence) => match find_below(&self.channel.ring.read(), &self.key, sequence) {
+                Ok(found) => (found, None),
+                Err(rest) => {
+                    self.position = Position::Below(rest);
+                    return VersionStep::Searching;
+                }
+            },
+            Position::End => return VersionStep::End,
+        };
+        let Some((sequence, event)) = found else {
+            let oldest = known.map(|entry| KeyVersion { entry, event: None });
+            return oldest.map_or(VersionStep::End, VersionStep::Version);
+        };
+        self.position = Position::after(sequence, &event);
+        VersionStep::Version(KeyVersion {
+            entry: event.current().clone(),
+            event: Some(event),
+        })
     }
 }
 
@@ -127,26 +148,35 @@ fn find<X: Indexer>(ring: &Ring<X>, key: &Key, revision: Revision) -> Option<(u6
     None
 }
 
+/// Returns the newest event of `key` whose sequence number is lower than `below`. After [`SCAN`] events without it, the
+/// error is the sequence number below which to continue.
+fn find_below<X: Indexer>(ring: &Ring<X>, key: &Key, below: u64) -> Result<Option<(u64, Arc<Event<X>>)>, u64> {
+    let mut end = below;
+    for _ in 0..SCAN {
+        if end <= ring.first {
+            return Ok(None);
+        }
+        end -= 1;
+        match ring.get(end) {
+            None => return Ok(None),
+            Some(event) if event.key() == key => return Ok(Some((end, event.clone()))),
+            Some(_) => {}
+        }
+    }
+    Err(end)
+}
+
 impl<X: Indexer> Iterator for KeyVersions<X> {
     type Item = KeyVersion<X>;
 
     fn next(&mut self) -> Option<KeyVersion<X>> {
-        let (found, known) = match std::mem::replace(&mut self.position, Position::End) {
-            Position::Known(entry) => {
-                let found = find(&self.channel.ring.read(), &self.key, entry.mod_revision());
-                (found, Some(entry))
+        loop {
+            match self.step() {
+                VersionStep::Version(version) => return Some(version),
+                VersionStep::Searching => {}
+                VersionStep::End => return None,
             }
-            Position::Below(sequence) => (self.find_below(sequence), None),
-            Position::End => return None,
-        };
-        let Some((sequence, event)) = found else {
-            return known.map(|entry| KeyVersion { entry, event: None });
-        };
-        self.position = Position::after(sequence, &event);
-        Some(KeyVersion {
-            entry: event.current().clone(),
-            event: Some(event),
-        })
+        }
     }
 }
 
@@ -239,6 +269,9 @@ mod tests {
             [&format!("{newest}<0"), "5<4!", "4<2", "2<0"].map(ToString::to_string)
         );
         assert_eq!(world.versions(Some(newest)), ["5<4!", "4<2", "2<0"]);
+        let mut versions = KeyVersions::new(&world.state, KEY.into(), Some(newest)).unwrap();
+        assert!(matches!(versions.step(), VersionStep::Searching));
+        assert!(matches!(versions.step(), VersionStep::Version(_)));
         assert_eq!(world.versions(Some(4)), ["2<0"]);
         assert!(world.versions(Some(2)).is_empty());
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::{Registry, Served, Verb, convert};
+use holdfast_store::VersionStep;
 use holdfast_value::Value;
 use holdfast_writes::{FieldOwners, Owner, Target};
 use http::{Method, StatusCode};
@@ -48,6 +49,7 @@ const MAX_ANSWER_BYTES: usize = 8 << 20;
 const MAX_READ_BYTES: usize = 32 << 20;
 
 type KeyVersion = holdfast_store::KeyVersion<Objects>;
+type KeyVersions = holdfast_store::KeyVersions<Objects>;
 
 /// Object whose history is requested.
 pub(in crate::operations) struct HistoryRequest {
@@ -181,6 +183,17 @@ impl HistoryOptions {
     }
 }
 
+/// Returns the next version. Other requests run between the steps of the search for it.
+async fn next_version(versions: &mut KeyVersions) -> Option<KeyVersion> {
+    loop {
+        match versions.step() {
+            VersionStep::Version(version) => return Some(version),
+            VersionStep::Searching => tokio::task::yield_now().await,
+            VersionStep::End => return None,
+        }
+    }
+}
+
 /// Reader of the versions of one object.
 struct HistoryReader<'a> {
     context: &'a Arc<Context>,
@@ -202,7 +215,7 @@ impl HistoryReader<'_> {
         let mut document = self.document();
         let (mut read_bytes, mut answer_bytes) = (0, 0);
         let mut newer: Option<ReadVersion> = None;
-        while let Some(version) = versions.next() {
+        while let Some(version) = next_version(&mut versions).await {
             let revision = version.entry().mod_revision();
             read_bytes += version.entry().length();
             long_work::begins(read_bytes).await;
@@ -215,7 +228,7 @@ impl HistoryReader<'_> {
             let is_full =
                 document.items.len() >= options.limit || answer_bytes > MAX_ANSWER_BYTES || read_bytes > MAX_READ_BYTES;
             if is_full {
-                let has_more = versions.next().is_some();
+                let has_more = next_version(&mut versions).await.is_some();
                 document.metadata.next = has_more.then(|| revision.to_string());
                 break;
             }
