@@ -37,6 +37,9 @@ pub(crate) struct Arguments {
     /// Storage backend of the server.
     #[arg(long, value_enum, default_value_t)]
     store: StoreKind,
+    /// Use the debug build of the server.
+    #[arg(long)]
+    debug: bool,
 }
 
 /// A replayed file of cases: `suite/name`.
@@ -49,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     };
     let backing = Backing::start(arguments.store, 1)?;
     let replay = Replay {
-        server: Server::start(&Binary::dist()?, &backing.flags(&FLAGS))?,
+        server: Server::start(&Binary::new(arguments.debug)?, &backing.flags(&FLAGS))?,
         tool: shared.join("tools/cases.py"),
         corpus: shared.join("corpus/server"),
     };

@@ -32,6 +32,9 @@ pub(crate) struct Arguments {
     /// Storage backend of the server.
     #[arg(long, value_enum, default_value_t)]
     store: StoreKind,
+    /// Use the debug build of the server.
+    #[arg(long)]
+    debug: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -40,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return Ok(());
     };
     let backing = Backing::start(arguments.store, 1)?;
-    let mut server = Server::start(&Binary::dist()?, &backing.flags(&[RECORDED_CONTROLLERS]))?;
+    let mut server = Server::start(&Binary::new(arguments.debug)?, &backing.flags(&[RECORDED_CONTROLLERS]))?;
     let mut passing = BTreeSet::new();
     for (suite, jobs) in SUITES {
         if arguments.suites.is_empty() || arguments.suites.iter().any(|name| name == suite) {

@@ -29,6 +29,8 @@ use crate::error::OpenError;
 
 /// Delay before a call is retried.
 const AGAIN: Duration = Duration::from_millis(25);
+/// Least time that a retried call gets. A shorter one could end a write with an unknown outcome.
+const SHORTEST_RETRY: Duration = Duration::from_millis(200);
 /// Timeout of a read call at one member.
 const ONE_READ: Duration = Duration::from_secs(10);
 struct Member {
@@ -250,7 +252,7 @@ impl Client {
             if !(repeatable || error.unsent) {
                 return Err(error);
             }
-            if Instant::now() + AGAIN >= end {
+            if Instant::now() + AGAIN + SHORTEST_RETRY >= end {
                 // The cause of the failed connection is more specific than a timeout.
                 return Err(match error.code {
                     Code::DeadlineExceeded => failed.unwrap_or(error),

@@ -207,9 +207,13 @@ impl Director<'_> {
         // A write is finished even if the client disconnects or the time limit passes: its reservations are released, or
         // made permanent, when its outcome is known.
         let outcome = match is_write {
-            true => tokio::spawn(trace_scope::inherited(answer))
-                .await
-                .unwrap_or_else(|_| Err(panicked())),
+            true => match tokio::spawn(trace_scope::inherited(answer)).await {
+                Ok(outcome) => outcome,
+                // The runtime shuts down and drops this request too. An error would reach only log lines of callers in
+                // this process.
+                Err(error) if error.is_cancelled() => std::future::pending().await,
+                Err(_) => Err(panicked()),
+            },
             false => answer.await,
         };
         match outcome {
