@@ -13,7 +13,9 @@ use crate::rules::{PriorityClassChange, PriorityClassRule};
 /// Strategy of PriorityClasses.
 pub(crate) struct PriorityClass;
 
-const HIGHEST: i64 = 1_000_000_000;
+/// Largest value of a class whose name is not reserved.
+const MAX_USER_PRIORITY: i64 = 1_000_000_000;
+/// Prefix of reserved names.
 const SYSTEM: &str = "system-";
 
 /// Returns the kind with its capabilities.
@@ -80,8 +82,8 @@ fn validate_name_and_value(class: &Part<'_, '_>, check: &mut Check<'_>) {
                 "priority class names with '{SYSTEM}' prefix are reserved for system use only. error: {message}"
             )));
         }
-    } else if value.number().is_some_and(|number| number > HIGHEST) {
-        let message = format!("maximum allowed value of a user defined priority is {HIGHEST}");
+    } else if value.number().is_some_and(|number| number > MAX_USER_PRIORITY) {
+        let message = format!("maximum allowed value of a user defined priority is {MAX_USER_PRIORITY}");
         check.errors.push(value.forbidden(message));
     }
 }
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_priorities_are_the_systems() {
+    fn priority_above_the_maximum_needs_a_system_name() {
         let harness = Harness::new();
         assert_eq!(
             harness.errors(&class("a", 1_000_000_001)),
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_stays() {
+    fn change_of_the_value_is_forbidden() {
         assert_eq!(
             Harness::new().update_errors(&class("a", 1), &class("a", 2)),
             ["value: Forbidden: may not be changed in an update."]
