@@ -207,7 +207,10 @@ mod tests {
                 "{name: etcd, port: 1}".to_owned(),
                 "strict decoding error: unknown field \"egressSelections[0].port\"",
             ),
-            ("{name: 1}".to_owned(), "egressSelections[0].name must be a string"),
+            (
+                "{name: 1}".to_owned(),
+                "json: cannot unmarshal number into Go struct field EgressSelection.egressSelections.name of type string",
+            ),
         ] {
             assert_eq!(check(&selections).err().unwrap_or_default(), why, "{selections}");
         }

@@ -1,6 +1,57 @@
-use holdfast_value::{SmolStr, Value};
+//! Readers of configuration files whose errors have the words of Go's decoder.
+
+use holdfast_value::{Limits, SmolStr, Value, yaml};
 
 use crate::field_error::FieldPath;
+
+/// Reads a configuration file strictly: YAML or JSON of one of `kinds`, which are pairs of version and kind. `read` gets the
+/// whole file, and a list for the errors of unknown fields.
+///
+/// ```
+/// use holdfast_schema::read_go_file;
+///
+/// let read = |text: &[u8]| {
+///     read_go_file(text, &[("example.com/v1", "Limits")], |file, unknown| {
+///         file.check_members("v1.Limits", &["apiVersion", "kind", "name"], unknown)?;
+///         file.child("Limits", "name").text("string").map(str::to_owned)
+///     })
+/// };
+/// assert_eq!(read(b"{apiVersion: example.com/v1, kind: Limits, name: a}").unwrap(), "a");
+/// let error = read(b"{apiVersion: example.com/v1, kind: Limits, nme: a}").unwrap_err();
+/// assert_eq!(error, "strict decoding error: unknown field \"nme\"");
+/// ```
+///
+/// # Errors
+/// If the text cannot be decoded, is of another kind, or has unknown or repeated fields.
+pub fn read_go_file<T>(
+    text: &[u8],
+    kinds: &[(&str, &str)],
+    read: impl FnOnce(&GoField<'_>, &mut Vec<String>) -> Result<T, String>,
+) -> Result<T, String> {
+    let parsed = yaml::parse_with_findings(text, &Limits::REQUEST).map_err(|error| error.to_string())?;
+    check_kind(&parsed.value, kinds)?;
+    let mut unknown = Vec::new();
+    let file = read(&GoField::root("", &parsed.value), &mut unknown)?;
+    let repeated = parsed.findings.iter().map(ToString::to_string);
+    let strict: Vec<String> = repeated.chain(unknown).collect();
+    match strict.is_empty() {
+        true => Ok(file),
+        false => Err(format!("strict decoding error: {}", strict.join(", "))),
+    }
+}
+
+fn check_kind(value: &Value, kinds: &[(&str, &str)]) -> Result<(), String> {
+    if value.as_map().is_none() {
+        return Err("couldn't get version/kind; the file is not an object".to_owned());
+    }
+    let text = |name| value.str_at(&[name]).unwrap_or_default();
+    match (text("apiVersion"), text("kind")) {
+        (_, "") => Err("Object 'Kind' is missing".to_owned()),
+        ("", _) => Err("Object 'apiVersion' is missing".to_owned()),
+        found if kinds.contains(&found) => Ok(()),
+        (version, kind) => Err(format!("no kind {kind:?} is registered for version {version:?}")),
+    }
+}
 
 /// Value of a field of a Go struct, for readers of configuration files whose errors have the words of Go's decoder.
 ///
@@ -144,6 +195,25 @@ mod tests {
         let root = GoField::root("File", &file);
         assert_eq!(root.child("File", "texts").texts().unwrap(), ["a", ""]);
         assert_eq!(root.child("File", "flag").flag(), Ok(None));
+    }
+
+    #[test]
+    fn file_of_another_kind_is_rejected() {
+        let read = |text: &str| read_go_file(text.as_bytes(), &[("v1", "File")], |_, _| Ok(()));
+        assert_eq!(read("{apiVersion: v1, kind: File}"), Ok(()));
+        for (text, why) in [
+            ("- a", "couldn't get version/kind; the file is not an object"),
+            ("{apiVersion: v1}", "Object 'Kind' is missing"),
+            ("{kind: File}", "Object 'apiVersion' is missing"),
+            (
+                "{apiVersion: v2, kind: File}",
+                "no kind \"File\" is registered for version \"v2\"",
+            ),
+        ] {
+            assert_eq!(read(text), Err(why.to_owned()), "{text}");
+        }
+        let repeated = read("{apiVersion: v1, kind: File, a: 1, a: 2}").unwrap_err();
+        assert!(repeated.starts_with("strict decoding error: "), "{repeated}");
     }
 
     #[test]

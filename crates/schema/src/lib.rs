@@ -27,7 +27,7 @@ pub mod types;
 pub use check::{AnyChanges, AnyRules, Changes, Check, NoRules, Part, Rules, Validation};
 pub use field::Field;
 pub use field_error::{Aggregate, FieldError, FieldErrorKind, FieldPath};
-pub use go_field::GoField;
+pub use go_field::{GoField, read_go_file};
 pub use kind_type::{
     Conventions, FieldDefaults, Findings, KindName, KindType, KindTypes, PublishedSchema, TableType, TableTypes,
     TypedObject,

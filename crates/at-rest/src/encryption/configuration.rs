@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use holdfast_gotext::duration;
-use holdfast_schema::GoField;
-use holdfast_value::{Limits, SmolStr, Value, yaml};
+use holdfast_schema::{GoField, read_go_file};
+use holdfast_value::{SmolStr, Value};
 
 /// Kinds in which a configuration may be declared. The second one is that of early releases.
 const KINDS: [(&str, &str); 2] = [
@@ -89,30 +89,7 @@ impl Configuration {
     /// # Errors
     /// If the text is not a configuration, or has unknown or repeated fields.
     pub fn decode(text: &[u8]) -> Result<Self, DecodeError> {
-        let parsed = yaml::parse_with_findings(text, &Limits::REQUEST).map_err(|error| error.to_string())?;
-        check_kind(&parsed.value)?;
-        let mut unknown = Vec::new();
-        let configuration = read_configuration(&GoField::root("", &parsed.value), &mut unknown)?;
-        let repeated = parsed.findings.iter().map(ToString::to_string);
-        let strict: Vec<String> = repeated.chain(unknown).collect();
-        match strict.is_empty() {
-            true => Ok(configuration),
-            false => Err(format!("strict decoding error: {}", strict.join(", "))),
-        }
-    }
-}
-
-fn check_kind(value: &Value) -> Result<(), DecodeError> {
-    if value.as_map().is_none() {
-        return Err("couldn't get version/kind; the file is not an object".to_owned());
-    }
-    let text = |name| value.str_at(&[name]).unwrap_or_default();
-    let (version, kind) = (text("apiVersion"), text("kind"));
-    match (version, kind) {
-        (_, "") => Err("Object 'Kind' is missing".to_owned()),
-        ("", _) => Err("Object 'apiVersion' is missing".to_owned()),
-        found if KINDS.contains(&found) => Ok(()),
-        _ => Err(format!("no kind {kind:?} is registered for version {version:?}")),
+        read_go_file(text, &KINDS, read_configuration)
     }
 }
 
