@@ -290,10 +290,9 @@ fn a_server_reports_whether_it_is_ready() {
     assert!(!ask(&server).status.success());
 }
 
+#[ignore = "slow: compiles most dependencies again, with the features of one package"]
 #[test]
 fn cargo_installs_the_binary() {
-    // The test installs the debug build, which the tests build anyway.
-    Binary::debug().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let installed = Command::new(env!("CARGO"))
         .args([
