@@ -135,8 +135,11 @@ impl<X: Indexer> Position<X> {
     }
 }
 
-/// Returns the event of `key` at `revision` with its sequence number.
-fn find<X: Indexer>(ring: &Ring<X>, key: &Key, revision: Revision) -> Option<(u64, Arc<Event<X>>)> {
+/// An event and its sequence number.
+type NumberedEvent<X> = (u64, Arc<Event<X>>);
+
+/// Returns the event of `key` at `revision`.
+fn find<X: Indexer>(ring: &Ring<X>, key: &Key, revision: Revision) -> Option<NumberedEvent<X>> {
     let mut sequence = ring.after(revision.checked_sub(1)?);
     // The events of one transaction may have one revision.
     while let Some(event) = ring.get(sequence).filter(|event| event.revision() == revision) {
@@ -150,7 +153,7 @@ fn find<X: Indexer>(ring: &Ring<X>, key: &Key, revision: Revision) -> Option<(u6
 
 /// Returns the newest event of `key` whose sequence number is lower than `below`. After [`SCAN`] events without it, the
 /// error is the sequence number below which to continue.
-fn find_below<X: Indexer>(ring: &Ring<X>, key: &Key, below: u64) -> Result<Option<(u64, Arc<Event<X>>)>, u64> {
+fn find_below<X: Indexer>(ring: &Ring<X>, key: &Key, below: u64) -> Result<Option<NumberedEvent<X>>, u64> {
     let mut end = below;
     for _ in 0..SCAN {
         if end <= ring.first {
