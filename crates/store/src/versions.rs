@@ -12,7 +12,7 @@ use crate::history::{Channel, Event, EventKind, Ring};
 use crate::key::{Key, Revision};
 use crate::state::State;
 
-/// Number of events that one step checks. It bounds how long a step takes, and how long it delays writers.
+/// Number of events that one step checks. It bounds the duration of a step, during which writers wait.
 const SCAN: usize = 4096;
 
 /// One version of a key.
@@ -47,7 +47,7 @@ impl<X: Indexer> KeyVersion<X> {
 
 /// Iterator over the versions of one key, the newest first. Versions that leave the history meanwhile are left out.
 ///
-/// [`Iterator::next`] may check the whole history before it returns. [`KeyVersions::step`] takes less than a millisecond.
+/// [`Iterator::next`] may check the whole history before it returns. [`KeyVersions::step`] returns within a millisecond.
 pub struct KeyVersions<X: Indexer> {
     channel: Arc<Channel<X>>,
     key: Key,
