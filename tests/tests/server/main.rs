@@ -37,6 +37,7 @@ mod history;
 mod kubelets;
 mod lint;
 mod migration;
+mod monitoring;
 mod nodes;
 mod packaging;
 mod page;

@@ -9,7 +9,7 @@ use holdfast_fairness::{
 };
 
 use super::Family;
-use super::stability::stability;
+use super::stability::{help_text, stability};
 
 /// A label and its value.
 type Label<'a> = (&'static str, &'a str);
@@ -316,7 +316,7 @@ pub(super) fn write(statistics: &Statistics, text: &mut String) {
         page.histogram(KINDS.0, KINDS.1, &labels, histogram);
     }
     write_flows(statistics, &mut page);
-    let (waiting, help) = WAITING;
+    let (waiting, help) = (WAITING.0, help_text(WAITING.0, WAITING.1));
     let _ = writeln!(page.text, "# HELP {waiting} {help}\n# TYPE {waiting} gauge");
     for (_, mutates, count) in statistics.now.iter().filter(|(phase, ..)| *phase == Phase::Waiting) {
         let _ = writeln!(page.text, "{waiting}{{request_kind=\"{}\"}} {count}", kind(*mutates));
@@ -406,10 +406,9 @@ impl Page<'_> {
     fn begin(&mut self, name: &'static str, help: &str, metric_type: &str) {
         if self.last != name {
             self.last = name;
-            let _ = write!(
-                self.text,
-                "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {metric_type}\n"
-            );
+            let name = format!("{PREFIX}{name}");
+            let help = help_text(&name, help);
+            let _ = write!(self.text, "# HELP {name} {help}\n# TYPE {name} {metric_type}\n");
         }
     }
 

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{MetricFamily, MetricType};
 
-use super::stability::{Numbers, stability};
+use super::stability::{Numbers, help_text, stability};
 
 /// Description of a metric.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,9 +62,13 @@ impl Families {
         Arc::clone(&self.numbers)
     }
 
-    /// Returns all metrics that have values.
+    /// Returns all metrics that have values. Their help texts begin with the stability level.
     pub(super) fn gather(&self) -> Vec<MetricFamily> {
-        self.registry.gather()
+        let mut gathered = self.registry.gather();
+        for family in &mut gathered {
+            family.set_help(help_text(family.name(), family.help()));
+        }
+        gathered
     }
 
     /// Leaves out the metrics with these names from now on. Only the first call has an effect.

@@ -1,8 +1,10 @@
 //! Metrics of authentication and authorization. The counters of all outcomes exist from the start, so that a request
 //! needs no lookup.
 
+use std::time::{Duration, SystemTime};
+
 use holdfast_authorization::{Authorization, Decision};
-use prometheus::{IntCounter, IntCounterVec, Opts};
+use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts};
 
 use super::{Families, registered};
 
@@ -13,6 +15,24 @@ const KNOWN: [&str; 5] = [
     "kube_proxy",
     "kubelet",
     "system:serviceaccount:kube-system:default",
+];
+
+/// Upper bounds of the remaining lifetimes of client certificates, in seconds: from half an hour to a year.
+const REMAINING_LIFETIMES: [f64; 14] = [
+    0.0,
+    1800.0,
+    3600.0,
+    7200.0,
+    21_600.0,
+    43_200.0,
+    86_400.0,
+    172_800.0,
+    345_600.0,
+    604_800.0,
+    2_592_000.0,
+    7_776_000.0,
+    15_552_000.0,
+    31_104_000.0,
 ];
 
 /// Counters of authenticated users and of authorization decisions.
@@ -27,6 +47,7 @@ pub(crate) struct Identities {
     denied: IntCounter,
     undecided: IntCounter,
     failed: IntCounter,
+    remaining_lifetimes: Histogram,
 }
 
 impl Identities {
@@ -49,6 +70,11 @@ impl Identities {
             "Authorization decisions, by result",
             "result",
         )?;
+        let remaining_lifetimes = HistogramOpts::new(
+            "apiserver_client_certificate_expiration_seconds",
+            "Remaining lifetimes of the client certificates that authenticate requests, in seconds",
+        );
+        let remaining_lifetimes = remaining_lifetimes.buckets(REMAINING_LIFETIMES.to_vec());
         let [admin, client, proxy, kubelet, account] = KNOWN.map(|name| users.get_metric_with_label_values(&[name]));
         Ok(Self {
             authenticated: attempts.get_metric_with_label_values(&["success"])?,
@@ -60,6 +86,7 @@ impl Identities {
             denied: decisions.get_metric_with_label_values(&["denied"])?,
             undecided: decisions.get_metric_with_label_values(&["no-opinion"])?,
             failed: decisions.get_metric_with_label_values(&["error"])?,
+            remaining_lifetimes: registered(registry, Histogram::with_opts(remaining_lifetimes)?)?,
         })
     }
 
@@ -73,6 +100,14 @@ impl Identities {
             None => &self.others,
         };
         counter.inc();
+    }
+
+    /// Records the remaining lifetime of a client certificate that expires at `until`.
+    ///
+    /// upstream: k8s.io/apiserver/pkg/authentication/request/x509#Authenticator.AuthenticateRequest
+    pub(crate) fn certificate(&self, until: SystemTime, now: SystemTime) {
+        let remaining = until.duration_since(now).unwrap_or(Duration::ZERO);
+        self.remaining_lifetimes.observe(remaining.as_secs_f64());
     }
 
     /// Counts a request with invalid credentials.
@@ -107,11 +142,17 @@ mod tests {
             identities.authenticated(name);
         }
         identities.unauthenticated();
+        identities.certificate(
+            SystemTime::UNIX_EPOCH + Duration::from_secs(3000),
+            SystemTime::UNIX_EPOCH,
+        );
         for decision in [Decision::Allow, Decision::NoOpinion, Decision::Deny, Decision::Allow] {
             identities.authorized(&Authorization::new(decision));
         }
         let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
         for line in [
+            "apiserver_client_certificate_expiration_seconds_bucket{le=\"1800\"} 0\n",
+            "apiserver_client_certificate_expiration_seconds_bucket{le=\"3600\"} 1\n",
             "authentication_attempts{result=\"success\"} 4\n",
             "authentication_attempts{result=\"failure\"} 1\n",
             "authenticated_user_requests{username=\"other\"} 2\n",

@@ -421,8 +421,10 @@ pub fn families(kinds: Vec<Arc<CounterFamily>>) -> prometheus::Result<Vec<Family
 
 /// Returns the response of `/metrics/slis`: the health checks as metrics, by their outcome.
 pub(crate) fn service_levels<'a>(checks: impl Iterator<Item = ServiceLevel<'a>>) -> Response {
-    let mut text = format!("# HELP {HEALTHCHECK} {HEALTHCHECK_HELP}\n# TYPE {HEALTHCHECK} gauge\n");
-    let mut runs = format!("# HELP {HEALTHCHECKS} {HEALTHCHECKS_HELP}\n# TYPE {HEALTHCHECKS} counter\n");
+    let help = stability::help_text(HEALTHCHECK, HEALTHCHECK_HELP);
+    let mut text = format!("# HELP {HEALTHCHECK} {help}\n# TYPE {HEALTHCHECK} gauge\n");
+    let help = stability::help_text(HEALTHCHECKS, HEALTHCHECKS_HELP);
+    let mut runs = format!("# HELP {HEALTHCHECKS} {help}\n# TYPE {HEALTHCHECKS} counter\n");
     for level in checks {
         let ServiceLevel { endpoint, check, .. } = level;
         let well = u8::from(level.well);

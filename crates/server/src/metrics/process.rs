@@ -6,6 +6,7 @@ use std::time::UNIX_EPOCH;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Counter, IntGauge, Opts};
+use tokio::runtime::Handle;
 
 use crate::runtime::{Clock as _, SystemClock};
 
@@ -16,6 +17,8 @@ const TICKS_A_SECOND: f64 = 100.0;
 pub(super) struct Process {
     cpu: Counter,
     gauges: Vec<(Reading, IntGauge)>,
+    /// Tasks of the asynchronous runtime, under the name that dashboards request.
+    tasks: IntGauge,
 }
 
 /// Quantity that is read.
@@ -66,6 +69,10 @@ impl Process {
         let process = Self {
             cpu: Counter::new("process_cpu_seconds_total", "User and system CPU time spent in seconds")?,
             gauges: gauges.collect::<prometheus::Result<_>>()?,
+            tasks: IntGauge::new(
+                "go_goroutines",
+                "Number of asynchronous tasks, which correspond to goroutines",
+            )?,
         };
         // The counters start with the process.
         let start = process.gauges.iter().find(|(reading, _)| *reading == Reading::Start);
@@ -79,7 +86,8 @@ impl Process {
 impl Collector for Process {
     fn desc(&self) -> Vec<&Desc> {
         let gauges = self.gauges.iter().flat_map(|(_, gauge)| gauge.desc());
-        self.cpu.desc().into_iter().chain(gauges).collect()
+        let others = [self.cpu.desc(), self.tasks.desc()].into_iter().flatten();
+        others.chain(gauges).collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
@@ -103,8 +111,13 @@ impl Collector for Process {
                 gauge.set(value);
             }
         }
+        if let Ok(runtime) = Handle::try_current() {
+            let tasks = runtime.metrics().num_alive_tasks();
+            self.tasks.set(i64::try_from(tasks).unwrap_or(i64::MAX));
+        }
         let gauges = self.gauges.iter().flat_map(|(_, gauge)| gauge.collect());
-        self.cpu.collect().into_iter().chain(gauges).collect()
+        let others = [self.cpu.collect(), self.tasks.collect()].into_iter().flatten();
+        others.chain(gauges).collect()
     }
 }
 
@@ -136,10 +149,12 @@ fn cpu_seconds() -> Option<f64> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn every_reading_of_a_process_is_there() {
+    #[tokio::test]
+    async fn every_reading_of_a_process_is_there() {
+        // The test itself is not a task.
+        let _task = tokio::spawn(std::future::pending::<()>());
         let families = Process::new().unwrap().collect();
-        assert_eq!(families.len(), 1 + GAUGES.len());
+        assert_eq!(families.len(), 2 + GAUGES.len());
         for family in families
             .iter()
             .filter(|family| family.name() != "process_cpu_seconds_total")

@@ -1,6 +1,7 @@
 //! Metrics of requests: number, duration and size, by verb and resource.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use foldhash::HashMap;
 use holdfast_resource::Registry;
@@ -12,11 +13,17 @@ use tokio::time::Instant;
 
 use super::{Families, registered};
 use crate::http::request_info::RequestInfo;
+use crate::runtime::webhook_time::WebhookTime;
 
 /// The upper bounds of durations, in seconds.
 const DURATIONS: [f64; 23] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
     45.0, 60.0,
+];
+
+/// Upper bounds of the durations of the service level, in seconds.
+const SERVICE_LEVELS: [f64; 21] = [
+    0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
 ];
 
 /// Upper bounds of the sizes of responses, in bytes.
@@ -52,6 +59,7 @@ const COMPONENT: &str = "apiserver";
 pub(crate) struct Requests {
     total: IntCounterVec,
     durations: HistogramVec,
+    service_levels: HistogramVec,
     sizes: HistogramVec,
     long_running: IntGaugeVec,
     terminations: IntCounterVec,
@@ -77,6 +85,8 @@ struct Series {
     key: Key,
     codes: [OnceLock<IntCounter>; CODES.len()],
     duration: Histogram,
+    /// Durations without the waits for webhooks and seats.
+    service_level: Histogram,
     /// Sizes of responses, for verbs that read.
     size: Option<Histogram>,
     watch: Option<Watch>,
@@ -134,6 +144,12 @@ impl Requests {
                 &DURATIONS,
                 &WITH_DRY_RUN,
             )?,
+            service_levels: histogram(
+                "apiserver_request_sli_duration_seconds",
+                "Durations of requests without the time in webhooks and in queues, in seconds",
+                &SERVICE_LEVELS,
+                &WITHOUT,
+            )?,
             sizes: histogram(
                 "apiserver_response_sizes",
                 "Sizes of responses to GET and LIST, in bytes",
@@ -180,6 +196,8 @@ impl Requests {
             series,
             started,
             bytes: 0,
+            queue_time: Duration::ZERO,
+            webhook_time: None,
         })
     }
 
@@ -238,6 +256,7 @@ impl Requests {
         });
         Ok(Series {
             duration: self.durations.get_metric_with_label_values(&key.labels())?,
+            service_level: self.service_levels.get_metric_with_label_values(&labels)?,
             size: size.transpose()?,
             watch: watch.transpose()?,
             codes: [const { OnceLock::new() }; CODES.len()],
@@ -312,6 +331,8 @@ pub(crate) struct Recording {
     series: Arc<Series>,
     started: Instant,
     bytes: u64,
+    queue_time: Duration,
+    webhook_time: Option<Arc<WebhookTime>>,
 }
 
 impl Recording {
@@ -322,6 +343,16 @@ impl Recording {
             watch.events.inc();
             watch.sizes.observe(bytes as f64);
         }
+    }
+
+    /// Records the time that the request waited for a seat.
+    pub(crate) fn waited_for_seat(&mut self, time: Duration) {
+        self.queue_time = time;
+    }
+
+    /// Returns the record of the time that the request waits for webhooks.
+    pub(crate) fn webhook_time(&mut self) -> Arc<WebhookTime> {
+        Arc::clone(self.webhook_time.get_or_insert_default())
     }
 
     /// Counts the request as long-running until the result is dropped.
@@ -335,7 +366,12 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        self.series.duration.observe(self.started.elapsed().as_secs_f64());
+        let duration = self.started.elapsed();
+        self.series.duration.observe(duration.as_secs_f64());
+        // upstream: k8s.io/apiserver/pkg/endpoints/metrics#MonitorRequest
+        let webhook_time = self.webhook_time.as_ref().map_or(Duration::ZERO, |time| time.total());
+        let own_time = duration.saturating_sub(self.queue_time).saturating_sub(webhook_time);
+        self.series.service_level.observe(own_time.as_secs_f64());
         if let Some(size) = &self.series.size {
             size.observe(self.bytes as f64);
         }
@@ -365,6 +401,7 @@ mod tests {
     use http::Method;
 
     use super::*;
+    use crate::runtime::webhook_time;
 
     fn requests() -> (Families, Requests, Registry) {
         let registry = Families::default();
@@ -434,6 +471,32 @@ mod tests {
             let line = format!("apiserver_request_total{{{labels}}} 2\n");
             assert!(text(&registry).contains(&line), "{line}");
         }
+    }
+
+    #[tokio::test]
+    async fn service_level_excludes_webhooks_and_queues() {
+        let (registry, requests, resources) = requests();
+        let pods = info(&Method::POST, "/api/v1/namespaces/n/pods");
+        let began = Instant::now().checked_sub(Duration::from_secs(50)).unwrap();
+        let mut recording = requests.begin(&pods, false, &resources, began).unwrap();
+        recording.waited_for_seat(Duration::from_secs(20));
+        let call = async { webhook_time::record(true, Duration::from_secs(25)) };
+        webhook_time::measured(Some(recording.webhook_time()), call).await;
+        drop(recording);
+        let text = text(&registry);
+        let of_bucket = |metric: &str, bound: &str| {
+            let is_bucket = |line: &&str| line.starts_with(metric) && line.contains(&format!("le=\"{bound}\""));
+            text.lines().find(is_bucket).unwrap().ends_with(" 1")
+        };
+        assert!(!of_bucket("apiserver_request_duration_seconds_bucket", "45"), "{text}");
+        assert!(
+            of_bucket("apiserver_request_sli_duration_seconds_bucket", "10"),
+            "{text}"
+        );
+        assert!(
+            !of_bucket("apiserver_request_sli_duration_seconds_bucket", "4"),
+            "{text}"
+        );
     }
 
     #[test]

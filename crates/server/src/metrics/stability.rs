@@ -55,6 +55,11 @@ pub(super) fn stability(name: &str) -> &'static str {
     STAGES.get(stage(name)).map_or("ALPHA", |(stage, _)| stage)
 }
 
+/// Returns the help text of a metric as it is exposed: `[ALPHA] Events sent to watches`.
+pub(super) fn help_text(name: &str, help: &str) -> String {
+    format!("[{}] {help}", stability(name))
+}
+
 /// Returns the index of a metric's stability level.
 fn stage(name: &str) -> usize {
     let stage = STAGES.iter().position(|(_, names)| names.contains(&name));

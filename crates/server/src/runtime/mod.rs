@@ -14,6 +14,7 @@ pub mod timeline;
 pub(crate) mod trace_scope;
 pub mod version;
 pub mod watch_gate;
+pub(crate) mod webhook_time;
 
 pub(crate) use boxed::boxed;
 pub use identifiers::{Clock, Identifiers, RandomIdentifiers, SystemClock};

@@ -18,6 +18,7 @@ use crate::http::ApiError;
 use crate::metrics::{ConditionLabels, WebhookLabels};
 use crate::objects::lookup::SnapshotLookup;
 use crate::objects::{self, Entry, Index, Snapshot};
+use crate::runtime::webhook_time;
 use crate::webhooks::CallError;
 use crate::write::Context;
 
@@ -149,6 +150,7 @@ impl Callers for Context {
             counters.rejected(labels, error, call.code);
         }
         counters.called(labels, call.taken, call.code, error.is_some());
+        webhook_time::record(call.webhook_type == WebhookType::Mutating, call.taken);
     }
 
     fn evaluated(&self, webhook_type: WebhookType, check: &Check) {

@@ -14,12 +14,14 @@ use crate::http::ApiError;
 use crate::http::request::{RawRequest, Unadmitted};
 use crate::http::request_info::ResourcePath;
 use crate::http::response::{self, Response};
+use crate::metrics::Recording;
 use crate::operations::aggregation::Proxied;
 use crate::operations::aggregation::forward::Forwarded;
 use crate::operations::changes::{self, history};
 use crate::operations::paths::Paths;
 use crate::operations::service::Service;
 use crate::operations::testing::{self, Testing};
+use crate::runtime::webhook_time::{self, WebhookTime};
 use crate::runtime::{boxed, trace_scope};
 use crate::wire::in_flight::{InFlight, Seat};
 use crate::wire::upgrade::SwitchingClient;
@@ -119,7 +121,19 @@ impl Director<'_> {
             return self.run(guarded(audit, answer), is_limited, false).await;
         }
         match target {
-            Some(target) => self.serve_resource(incoming, target, seat, is_limited).await,
+            Some(target) => {
+                let webhook_time = match is_write(&incoming.info.verb) {
+                    true => exchange.recording.as_mut().map(Recording::webhook_time),
+                    false => None,
+                };
+                let served = Served {
+                    target,
+                    webhook_time,
+                    seat,
+                    is_limited,
+                };
+                self.serve_resource(incoming, served).await
+            }
             None if self.context.config.own_apis && changes::serves(&incoming.info.path) => {
                 let context = Arc::clone(self.context);
                 let (audit, is_write) = (incoming.audit.clone(), changes::is_write(&incoming.info));
@@ -174,19 +188,20 @@ impl Director<'_> {
     }
 
     /// Returns the answer of the requested resource.
-    async fn serve_resource(
-        &self,
-        incoming: Incoming,
-        target: ResourcePath,
-        seat: Option<Arc<Seat>>,
-        is_limited: bool,
-    ) -> Result<Response, ApiError> {
+    async fn serve_resource(&self, incoming: Incoming, served: Served) -> Result<Response, ApiError> {
         let context = Arc::clone(self.context);
-        let is_write = !matches!(incoming.info.verb.as_str(), "get" | "list" | "watch");
+        let is_write = is_write(&incoming.info.verb);
+        let Served {
+            target,
+            webhook_time,
+            seat,
+            is_limited,
+        } = served;
         let audit = incoming.audit.clone();
         // The future owns the seat, and the answer owns it afterwards until the client has received the answer.
         let answer = boxed(|| async move {
-            let response = router::serve_resource(&context, incoming, target).await?;
+            let response = router::serve_resource(&context, incoming, target);
+            let response = webhook_time::measured(webhook_time, response).await?;
             Ok(holding(response, seat))
         });
         self.run(guarded(audit, answer), is_limited, is_write).await
@@ -222,6 +237,21 @@ impl Director<'_> {
             outcome => outcome,
         }
     }
+}
+
+/// Resource that a request names, and the measures and limits of its handler.
+struct Served {
+    target: ResourcePath,
+    /// Time in webhooks, if the request is a write that metrics count.
+    webhook_time: Option<Arc<WebhookTime>>,
+    seat: Option<Arc<Seat>>,
+    /// True if the request has a time limit.
+    is_limited: bool,
+}
+
+/// Returns true for a verb that may write.
+fn is_write(verb: &str) -> bool {
+    !matches!(verb, "get" | "list" | "watch")
 }
 
 /// Returns the request as the client sent it, if it is long-running for another reason than that it is a watch.

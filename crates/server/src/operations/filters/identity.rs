@@ -38,6 +38,9 @@ pub(super) struct WithAuthentication<'a> {
 
 impl WithAuthentication<'_> {
     fn begin(&self, exchange: &mut Exchange<'_>) -> Authentication {
+        if let Some(ClientCertificate::User(_, Some(until))) = exchange.certificate {
+            self.counters.certificate(*until, exchange.received);
+        }
         let connection = ConnectionCredentials {
             certificate: exchange.certificate,
             now: exchange.received,

@@ -91,13 +91,16 @@ impl<'a> WithSeats<'a> {
 async fn wait(
     waiting: Waiting<RequestDetails>,
     fairness: &PriorityAndFairness,
-    exchange: &Exchange<'_>,
+    exchange: &mut Exchange<'_>,
 ) -> Option<Execution<RequestDetails>> {
     let began = Instant::now();
     let until = exchange.started + fairness.max_wait(exchange.time_limit);
     let execution = tokio::time::timeout_at(until, waiting.turn()).await;
     if let Some(recorder) = exchange.recorder() {
         recorder.took(Layer::QueueWait, began.elapsed());
+    }
+    if let Some(recording) = &mut exchange.recording {
+        recording.waited_for_seat(began.elapsed());
     }
     execution.ok()
 }
