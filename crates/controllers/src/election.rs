@@ -140,21 +140,24 @@ pub(crate) struct LeaseObject {
     client: Client,
     resource: Arc<Resource>,
     election: Election,
+    manager: &'static str,
 }
 
 impl LeaseObject {
-    /// Returns `None` if leases are not served.
-    pub(crate) fn new(client: Client, election: Election) -> Option<Self> {
+    /// Returns a lease whose fields the field manager `manager` owns; `None` if leases are not served.
+    pub(crate) fn new(client: Client, election: Election, manager: &'static str) -> Option<Self> {
         let resource = client.resource("coordination.k8s.io", "leases")?;
         Some(Self {
             client,
             resource,
             election,
+            manager,
         })
     }
 
     fn path(&self, name: &str) -> String {
-        path_of(&self.resource, &self.election.namespace, name).unwrap_or_default()
+        let path = path_of(&self.resource, &self.election.namespace, name).unwrap_or_default();
+        format!("{path}?fieldManager={}", self.manager)
     }
 }
 
@@ -193,7 +196,8 @@ pub(crate) async fn run<L: Lock>(lock: L, election: Election, leadership: Leader
     let part = async {
         loop {
             let renewed = candidate.acquire().await;
-            tracing::info!(identity = %candidate.election.identity, "this server is the leader; starting its controllers");
+            let Election { name, identity, .. } = &candidate.election;
+            tracing::info!(lease = %name, %identity, "this server is the leader; starting its controllers");
             leadership.begin();
             candidate.renew(renewed).await;
             tracing::warn!("cannot renew the lease of the controllers; stopping the controllers of this server");

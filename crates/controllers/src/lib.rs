@@ -16,6 +16,7 @@ mod api_services;
 mod apiserver;
 mod claim_repair;
 mod conditions;
+mod coordinated_election;
 mod crds;
 mod dangling;
 mod election;
@@ -48,9 +49,11 @@ use holdfast_server::operations::loopback::Client;
 use holdfast_server::operations::service::Service;
 use tokio::task::JoinHandle;
 
+use crate::apiserver::MANAGER;
 use crate::election::{Leadership, LeaseObject};
 
 pub use api_services::ClusterTrust;
+pub use coordinated_election::{CHECK as COORDINATED_ELECTION, NAME as COORDINATED_LEASE};
 pub use election::Election;
 pub use endpoints::{Address, KubernetesEndpoints, Reconciler, ServerLeases};
 pub use identity::{Identity, IdentityLease};
@@ -290,6 +293,22 @@ const ESSENTIAL: [Controller; 14] = [
     },
 ];
 
+/// Controllers of coordinated leader election, which run on the server that holds their own lease.
+const COORDINATED: [Controller; 2] = [
+    Controller {
+        name: coordinated_election::NAME,
+        check: coordinated_election::CHECK,
+        by_default: true,
+        run: |client, _| Box::pin(coordinated_election::elect(client)),
+    },
+    Controller {
+        name: coordinated_election::COLLECTOR,
+        check: coordinated_election::CHECK,
+        by_default: true,
+        run: |client, _| Box::pin(coordinated_election::collect(client)),
+    },
+];
+
 /// Reports once, by an Event about a Pod, that the server has no nodes. For a server that is nobody's cluster yet: in a
 /// cluster, Pods also wait for nodes that are about to join.
 pub fn run_pod_notice(service: &Arc<Service>) {
@@ -307,6 +326,18 @@ fn idle(client: Client) -> BoxFuture<'static, ()> {
 
 /// Name of the election task.
 const ELECTOR: &str = "leader-election";
+
+/// Field manager of the lease of the controllers that can be disabled.
+const CONTROLLER_MANAGER: &str = "kube-controller-manager";
+
+/// Elections of the servers that run controllers, if several servers share a store.
+#[derive(Clone, Debug, Default)]
+pub struct Elections {
+    /// Election for the controllers that can be disabled; every server runs them if it is `None`.
+    pub controllers: Option<Election>,
+    /// Election for the controllers of coordinated leader election; no server runs them if it is `None`.
+    pub coordinated: Option<Election>,
+}
 
 /// Error of a selection of controllers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -354,51 +385,62 @@ impl Selection {
         self.0.iter().map(|controller| controller.name)
     }
 
-    /// Runs the selected controllers and the essential ones, each in a separate task, until the server ends. If other
-    /// servers use the same store, the selected ones run only while `election` makes this server the leader; the task
-    /// ends when the lease is lost or released.
+    /// Runs the selected controllers and the essential ones, each in a separate task, until the server ends. Those that
+    /// have an election run only while it makes this server the leader. Each returned task ends when its lease is lost
+    /// or released.
     pub fn run(
         &self,
         service: &Arc<Service>,
         context: &ControllerContext,
-        election: Option<Election>,
-    ) -> Option<JoinHandle<()>> {
-        for controller in &ESSENTIAL {
-            start(
-                service,
-                controller,
-                (controller.run)(client(service, controller), context),
-            );
-        }
-        let Some(election) = election else {
-            for controller in &self.0 {
-                start(
-                    service,
-                    controller,
-                    (controller.run)(client(service, controller), context),
-                );
+        elections: Elections,
+    ) -> Vec<JoinHandle<()>> {
+        let start_all = |controllers: &mut dyn Iterator<Item = &'static Controller>| {
+            for controller in controllers {
+                let work = (controller.run)(client(service, controller), context);
+                start(service, controller, work);
             }
-            return None;
         };
-        let leadership = Leadership::default();
-        for controller in self.0.iter().copied() {
-            let (leadership, context) = (leadership.clone(), context.clone());
-            let service_of = Arc::clone(service);
-            start(service, controller, async move {
-                let begin = || (controller.run)(client(&service_of, controller), &context);
-                let shutdown = service_of.context.shutdown.clone();
-                tokio::select! {
-                    () = leadership.during(begin) => {}
-                    () = shutdown.closing() => {}
-                }
-            });
+        start_all(&mut ESSENTIAL.iter());
+        let mut selected = self.0.iter().copied();
+        let mut leases = Vec::new();
+        match elections.controllers {
+            None => start_all(&mut selected),
+            Some(election) => leases.extend(lead(service, context, selected, election, CONTROLLER_MANAGER)),
         }
-        let lock = LeaseObject::new(Client::new(Arc::clone(service), ELECTOR), election.clone())?;
-        let shutdown = service.context.shutdown.clone();
-        Some(tokio::spawn(async move {
-            election::run(lock, election, leadership, shutdown.closing()).await;
-        }))
+        if let Some(election) = elections.coordinated {
+            leases.extend(lead(service, context, COORDINATED.iter(), election, MANAGER));
+        }
+        leases
     }
+}
+
+/// Runs controllers while `election` makes this server the leader. The fields of its lease have the field manager
+/// `manager`. The returned task ends when the lease is lost or released.
+fn lead(
+    service: &Arc<Service>,
+    context: &ControllerContext,
+    controllers: impl Iterator<Item = &'static Controller>,
+    election: Election,
+    manager: &'static str,
+) -> Option<JoinHandle<()>> {
+    let leadership = Leadership::default();
+    for controller in controllers {
+        let (leadership, context) = (leadership.clone(), context.clone());
+        let service_of = Arc::clone(service);
+        start(service, controller, async move {
+            let begin = || (controller.run)(client(&service_of, controller), &context);
+            let shutdown = service_of.context.shutdown.clone();
+            tokio::select! {
+                () = leadership.during(begin) => {}
+                () = shutdown.closing() => {}
+            }
+        });
+    }
+    let lock = LeaseObject::new(Client::new(Arc::clone(service), ELECTOR), election.clone(), manager)?;
+    let shutdown = service.context.shutdown.clone();
+    Some(tokio::spawn(async move {
+        election::run(lock, election, leadership, shutdown.closing()).await;
+    }))
 }
 
 fn client(service: &Arc<Service>, controller: &Controller) -> Client {
@@ -420,7 +462,7 @@ mod tests {
     use super::*;
 
     /// Modules in order, lowest first.
-    const LAYERS: [&str; 28] = [
+    const LAYERS: [&str; 29] = [
         "queue",
         "reconcile",
         "rejection",
@@ -433,6 +475,7 @@ mod tests {
         "dangling",
         "crds",
         "election",
+        "coordinated_election",
         "endpoints",
         "flow_control",
         "garbage",

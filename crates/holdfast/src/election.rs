@@ -1,10 +1,11 @@
-//! kube-controller-manager's flags for leader election. They matter if several servers share one etcd.
+//! Flags for leader election: kube-controller-manager's, which matter if several servers share one etcd, and those of
+//! coordinated leader election.
 
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use clap::{ArgAction, Args};
-use holdfast_controllers::Election;
+use holdfast_controllers::{COORDINATED_LEASE, Election};
 use holdfast_gotext::duration;
 use holdfast_server::runtime::{Identifiers as _, RandomIdentifiers};
 use smol_str::SmolStr;
@@ -48,7 +49,7 @@ impl ElectionFlags {
         let election = Election {
             name: self.leader_elect_resource_name.clone(),
             namespace: self.leader_elect_resource_namespace.clone(),
-            identity: format!("{host}_{}", RandomIdentifiers::default().uid()).into(),
+            identity: identity(host),
             lease: self.leader_elect_lease_duration,
             renewal: self.leader_elect_renew_deadline,
             retry: self.leader_elect_retry_period,
@@ -56,4 +57,66 @@ impl ElectionFlags {
         election.check().map_err(|error| anyhow!(error))?;
         Ok(Some(election))
     }
+}
+
+/// Flags about the election of the server that elects the leaders of other components: the gate
+/// CoordinatedLeaderElection.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CoordinationFlags {
+    /// Duration of the lease that the server holds which elects the leaders of other components
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration::parse_from_zero)]
+    coordinated_leadership_lease_duration: Duration,
+
+    /// Time in which that server must renew its lease before it stops to elect leaders
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse_from_zero)]
+    coordinated_leadership_renew_deadline: Duration,
+
+    /// Time between attempts of servers to acquire or renew that lease
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse_from_zero)]
+    coordinated_leadership_retry_period: Duration,
+}
+
+impl CoordinationFlags {
+    /// Returns the errors of the flags.
+    ///
+    /// upstream: pkg/controlplane/apiserver/options#validateCoordinatedLeadershipFlags
+    pub(crate) fn errors(&self) -> Vec<String> {
+        let (lease, renewal) = (
+            self.coordinated_leadership_lease_duration,
+            self.coordinated_leadership_renew_deadline,
+        );
+        let mut errors = Vec::new();
+        if lease <= renewal {
+            errors.push(
+                "--coordinated-leadership-lease-duration must be greater than --coordinated-leadership-renew-deadline"
+                    .to_owned(),
+            );
+        }
+        if renewal <= self.coordinated_leadership_retry_period {
+            errors.push(
+                "--coordinated-leadership-renew-deadline must be greater than --coordinated-leadership-retry-period"
+                    .to_owned(),
+            );
+        }
+        errors
+    }
+
+    /// Returns the settings of the election for a server on this host.
+    pub(crate) fn election(&self, host: &str) -> Result<Election> {
+        let election = Election {
+            name: COORDINATED_LEASE.into(),
+            namespace: "kube-system".into(),
+            identity: identity(host),
+            lease: self.coordinated_leadership_lease_duration,
+            renewal: self.coordinated_leadership_renew_deadline,
+            retry: self.coordinated_leadership_retry_period,
+        };
+        election.check().map_err(|error| anyhow!(error))?;
+        Ok(election)
+    }
+}
+
+/// Returns a unique identity of a server on this host.
+fn identity(host: &str) -> SmolStr {
+    format!("{host}_{}", RandomIdentifiers::default().uid()).into()
 }

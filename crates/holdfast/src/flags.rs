@@ -21,7 +21,7 @@ use crate::controllers::ControllerFlags;
 use crate::copy::CopyFlags;
 use crate::diff::DiffFlags;
 use crate::documents::{CompletionFlags, ManFlags, ReferenceFlags};
-use crate::election::ElectionFlags;
+use crate::election::{CoordinationFlags, ElectionFlags};
 use crate::endpoints::EndpointFlags;
 use crate::envtest::EnvtestFlags;
 use crate::fairness::FairnessFlags;
@@ -336,6 +336,10 @@ pub(crate) struct Serve {
     /// Leader election of the controllers among servers that share an etcd
     #[command(flatten)]
     pub(crate) election: ElectionFlags,
+
+    /// Election of the server that elects the leaders of other components
+    #[command(flatten)]
+    pub(crate) coordination: CoordinationFlags,
 
     /// Time limit of a request, except for watches
     #[arg(long, value_name = "DURATION", default_value = "60s", allow_negative_numbers = true,

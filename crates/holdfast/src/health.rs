@@ -17,7 +17,7 @@ use crate::flags::Serve;
 
 /// The checks of kube-apiserver's post-start hooks, in its order. This server does the same before it serves, or does not need
 /// it as a single process. A check that names a task fails when that task has ended.
-const HOOKS: [&str; 31] = [
+const HOOKS: [&str; 32] = [
     "poststarthook/start-apiserver-admission-initializer",
     background::OBSERVERS,
     holdfast_controllers::FLOW_CONTROL,
@@ -27,6 +27,7 @@ const HOOKS: [&str; 31] = [
     holdfast_controllers::CRDS,
     background::DEFINITIONS,
     "poststarthook/start-system-namespaces-controller",
+    holdfast_controllers::COORDINATED_ELECTION,
     "poststarthook/peer-endpoint-reconciler-controller",
     holdfast_controllers::AUTHENTICATION_INFO,
     IDENTITY_LEASE,
@@ -202,6 +203,7 @@ pub(crate) fn checks(sources: Sources<'_>) -> Health {
     let hooks = HOOKS.iter().fold(health, |health, name| match *name {
         STORAGE_READINESS if !features.has(Feature::WatchCacheInitializationPostStartHook) => health,
         IDENTITY_LEASE | IDENTITY_LEASES if !features.has(Feature::APIServerIdentity) => health,
+        holdfast_controllers::COORDINATED_ELECTION if !features.has(Feature::CoordinatedLeaderElection) => health,
         STORAGE_READINESS => health.with(STORAGE_READINESS, Endpoint::ALL, stored(&store)),
         // Without priority levels, the limits of concurrent requests replace them.
         FAIRNESS_FILTER if !flags.fairness.enable_priority_and_fairness => health.with_hook(

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use arc_swap::ArcSwap;
+use futures_util::future::join_all;
 use holdfast_audit::Auditor;
 use holdfast_authorization::node::NodeGraph;
-use holdfast_controllers::{ControllerContext, Election, Selection, run_pod_notice};
+use holdfast_controllers::{ControllerContext, Elections, Selection, run_pod_notice};
 use holdfast_kind_tables::features::{Feature, FeatureGates};
 use holdfast_resource::Registry;
 use holdfast_schema::TableTypes;
@@ -428,7 +429,7 @@ struct Settings {
     rules: TlsRules,
     /// The name of this host.
     host: String,
-    election: Option<Election>,
+    elections: Elections,
     /// Proxies of networks, if there are any.
     egress: Option<Egress>,
 }
@@ -441,10 +442,16 @@ impl Settings {
         let authorization = flags.authorization.read()?;
         let rules = flags.transport.tls()?;
         let host = hostname();
-        // A server with its own store needs no leader election.
-        let election = match flags.storage.etcd_servers.is_empty() {
-            true => None,
-            false => flags.election.election(&host)?,
+        let elections = Elections {
+            // A server with its own store runs its controllers without an election.
+            controllers: match flags.storage.etcd_servers.is_empty() {
+                true => None,
+                false => flags.election.election(&host)?,
+            },
+            coordinated: match gates.features().has(Feature::CoordinatedLeaderElection) {
+                true => Some(flags.coordination.election(&host)?),
+                false => None,
+            },
         };
         Ok(Self {
             gates,
@@ -452,7 +459,7 @@ impl Settings {
             authorization,
             rules,
             host,
-            election,
+            elections,
             egress: Egress::load(flags)?,
         })
     }
@@ -594,8 +601,8 @@ pub(crate) struct Serving {
     server: JoinHandle<()>,
     store: Arc<Store>,
     presence: Presence,
-    /// Ends when the lease of the controllers is given away.
-    released: Option<JoinHandle<()>>,
+    /// Tasks that end when the leases of controllers are released.
+    leases: Vec<JoinHandle<()>>,
     auditor: Option<Arc<Auditor>>,
     tracer: Option<Arc<Tracer>>,
     /// Drain that denies requests while running ones finish.
@@ -629,7 +636,7 @@ impl Serving {
             storage_versions: presence::storage_versions(features, &settings.host, service.storage_versions.as_ref()),
         };
         let presence = Presence::begin(flags, service, features, settings.host, reached);
-        let released = settings.controllers.run(service, &context, settings.election);
+        let leases = settings.controllers.run(service, &context, settings.elections);
         if flags.is_small_cluster() {
             run_pod_notice(service);
         }
@@ -638,7 +645,7 @@ impl Serving {
             server,
             store: Arc::clone(store),
             presence,
-            released,
+            leases,
             auditor: service.auditor.clone(),
             tracer: service.tracer.clone(),
             drain: service.drain.clone(),
@@ -706,10 +713,8 @@ impl Serving {
         }
         self.trigger.0.close();
         self.server.await.context("the server failed")?;
-        if let Some(released) = self.released {
-            // The next leader need not wait until the lease expires.
-            let _ = tokio::time::timeout(RELEASE_LIMIT, released).await;
-        }
+        // The next leader need not wait until the leases expire.
+        let _ = tokio::time::timeout(RELEASE_LIMIT, join_all(self.leases)).await;
         if let Some(tracer) = self.tracer {
             tracer.close(TRACES_LIMIT).await;
         }

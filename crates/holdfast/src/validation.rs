@@ -54,6 +54,7 @@ pub(crate) fn check(flags: &Serve) -> Result<()> {
         &flags.show_hidden_metrics_for_version,
     ));
     messages.extend(flags.audit.errors());
+    messages.extend(flags.coordination.errors());
     messages.extend(flags.testing.errors(flags.bind_address));
     messages.extend(flags.authentication.errors());
     messages.extend(flags.authorization.errors());

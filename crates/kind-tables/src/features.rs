@@ -74,7 +74,7 @@ features! {
     ContainerRestartRules,
     /// Containers may set their stop signal.
     ContainerStopSignals,
-    /// Leases keep `spec.strategy` and `spec.preferredHolder`.
+    /// The server elects holders of Leases among LeaseCandidates. Leases keep `spec.strategy` and `spec.preferredHolder`.
     CoordinatedLeaderElection,
     /// The source of a claim may be in another namespace.
     CrossNamespaceVolumeDataSource,

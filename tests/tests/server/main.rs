@@ -35,6 +35,7 @@ mod forks_and_timeline;
 mod gates;
 mod history;
 mod kubelets;
+mod leader_election;
 mod lint;
 mod migration;
 mod monitoring;

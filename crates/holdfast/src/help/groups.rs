@@ -120,7 +120,13 @@ const GROUPS: [Group; 17] = [
     },
     Group {
         heading: "Controllers",
-        flags: &["controllers", "leader-elect", "leader-elect-*", "resource-quota-*"],
+        flags: &[
+            "controllers",
+            "coordinated-leadership-*",
+            "leader-elect",
+            "leader-elect-*",
+            "resource-quota-*",
+        ],
     },
     Group {
         heading: "Aggregated API servers",

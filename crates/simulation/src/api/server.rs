@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use arc_swap::ArcSwap;
 use holdfast_admission::AdmissionChain;
 use holdfast_authorization::{Authorizer, Chain};
-use holdfast_controllers::{ControllerContext, Selection};
+use holdfast_controllers::{ControllerContext, Elections, Selection};
 use holdfast_server::api::context::{Config, Context, Parts, Shared};
 use holdfast_server::identity::{Authenticator, Impersonation, TokenFile};
 use holdfast_server::metrics::Metrics;
@@ -218,7 +218,7 @@ impl Server {
             false => &CONTROLLERS,
         };
         let selection = Selection::parse(selected).map_err(broken)?;
-        selection.run(&service, &ControllerContext::default(), None);
+        selection.run(&service, &ControllerContext::default(), Elections::default());
         Ok(Arc::new(Self {
             world: Arc::clone(world),
             service,
