@@ -293,7 +293,7 @@ async fn third_party_decides_by_its_own_strategy() {
     let renewed = now(&mut client).await;
     let spec = json!({"holderIdentity": "b", "renewTime": renewed, "leaseDurationSeconds": 3600});
     let decided = patch(&mut client, LEASE, spec).await;
-    // The candidates are asked to renew in time, and the Lease remains as it is.
+    // The candidates get a ping in time, and the Lease remains as it is.
     for _ in 0..2 {
         advance(&mut client, "16m").await;
         for name in ["a", "b"] {
@@ -315,7 +315,7 @@ async fn expired_candidates_are_removed() {
     let _alive = Component::start(&server, "alive").await;
     until_held_by(&mut client, "gone").await;
     let (_, before) = client.get(&path_of("alive")).await;
-    // After half of the time, the candidates are asked to renew.
+    // After half of the time, the candidates get a ping.
     advance(&mut client, "20m").await;
     let renewed = |candidate: &Value| candidate["spec"]["renewTime"] != before["spec"]["renewTime"];
     client.until(&path_of("alive"), |_, candidate| renewed(candidate)).await;

@@ -44,7 +44,7 @@ impl Candidate {
         })
     }
 
-    /// True if it has not renewed since it was asked.
+    /// Returns true if it has not renewed since its last ping.
     pub(super) fn is_pending(&self) -> bool {
         self.pinged.is_some_and(|pinged| self.renewed < pinged)
     }

@@ -36,7 +36,7 @@ pub(super) enum Step<'a> {
 /// Reason why no leader can be elected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Undecided {
-    /// Before candidates are asked to renew.
+    /// Before the candidates get a ping.
     #[error("{0}")]
     Preliminary(DifferingStrategies),
     /// Among the candidates that have renewed.
@@ -84,8 +84,9 @@ pub(super) fn next_step<'a>(
         return Ok(Step::Wait);
     }
     let voters = || candidates.iter().filter(|candidate| has_just_renewed(candidate, now));
-    let strategy = best_strategy(voters()).map_err(Undecided::Final)?;
-    let strategy = strategy.ok_or(Undecided::NoCandidates)?;
+    let strategy = best_strategy(voters())
+        .map_err(Undecided::Final)?
+        .ok_or(Undecided::NoCandidates)?;
     let leader = match strategy == OLDEST_EMULATION_VERSION {
         true => Some(oldest(voters()).ok_or(Undecided::NoCandidates)?.name.clone()),
         false => None,

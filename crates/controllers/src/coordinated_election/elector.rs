@@ -1,4 +1,4 @@
-//! The elector: takes the next step of the election for each Lease that has candidates.
+//! The elector makes the next step of the election for each Lease that has candidates.
 //!
 //! upstream: pkg/controlplane/controller/leaderelection#Controller
 
@@ -77,8 +77,8 @@ impl Reconcile for Elector {
     fn work(&mut self, lease: &LeaseName, queue: &mut Queue<LeaseName>) -> Option<Work<()>> {
         let now = self.client.time();
         let candidates = self.candidates_for(lease, now);
-        let existing = self.client.get(&self.leases, &lease.namespace, &lease.name);
-        let existing = existing.map(|object| object.tree());
+        let object = self.client.get(&self.leases, &lease.namespace, &lease.name);
+        let existing = object.map(|object| object.tree());
         let state = existing.as_ref().map(LeaseState::from_object);
         let step = match next_step(&candidates, state.as_ref(), now) {
             Ok(Step::Rest) => return None,

@@ -73,8 +73,8 @@ impl Identities {
         let remaining_lifetimes = HistogramOpts::new(
             "apiserver_client_certificate_expiration_seconds",
             "Remaining lifetimes of the client certificates that authenticate requests, in seconds",
-        );
-        let remaining_lifetimes = remaining_lifetimes.buckets(REMAINING_LIFETIMES.to_vec());
+        )
+        .buckets(REMAINING_LIFETIMES.to_vec());
         let [admin, client, proxy, kubelet, account] = KNOWN.map(|name| users.get_metric_with_label_values(&[name]));
         Ok(Self {
             authenticated: attempts.get_metric_with_label_values(&["success"])?,

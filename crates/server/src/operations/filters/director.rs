@@ -200,8 +200,8 @@ impl Director<'_> {
         let audit = incoming.audit.clone();
         // The future owns the seat, and the answer owns it afterwards until the client has received the answer.
         let answer = boxed(|| async move {
-            let response = router::serve_resource(&context, incoming, target);
-            let response = webhook_time::measured(webhook_time, response).await?;
+            let serving = router::serve_resource(&context, incoming, target);
+            let response = webhook_time::measured(webhook_time, serving).await?;
             Ok(holding(response, seat))
         });
         self.run(guarded(audit, answer), is_limited, is_write).await
