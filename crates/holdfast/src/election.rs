@@ -63,7 +63,7 @@ impl ElectionFlags {
 /// CoordinatedLeaderElection.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CoordinationFlags {
-    /// Duration of the lease that the server holds which elects the leaders of other components
+    /// Duration of the lease of the server that elects the leaders of other components
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration::parse_from_zero)]
     coordinated_leadership_lease_duration: Duration,
 
